@@ -1,0 +1,52 @@
+"""Attention in Detail: the shared implementation of the book.
+
+Every function takes and returns arrays of one library (NumPy, PyTorch, or another that keeps to the Python array API standard).
+In every mask true means *may attend*. Nothing here imports torch: what needs it lives in :mod:`attention_in_detail.nn`.
+"""
+
+from attention_in_detail.masks import (
+    causal_mask,
+    combine_masks,
+    mask_from_torch_mha,
+    mask_to_torch_mha,
+    padding_mask,
+)
+from attention_in_detail.multi_head import (
+    MultiHeadParameters,
+    cross_attention,
+    merge_heads,
+    multi_head_attention,
+    multi_head_attention_by_head,
+    self_attention,
+    split_heads,
+)
+from attention_in_detail.notation import shape_checked
+from attention_in_detail.positions import sinusoidal_positions
+from attention_in_detail.rows import softmax, softmax_jacobian
+from attention_in_detail.scaled_dot_product import attention, attention_weights, scores
+from attention_in_detail.sources import show_source
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MultiHeadParameters",
+    "attention",
+    "attention_weights",
+    "causal_mask",
+    "combine_masks",
+    "cross_attention",
+    "mask_from_torch_mha",
+    "mask_to_torch_mha",
+    "merge_heads",
+    "multi_head_attention",
+    "multi_head_attention_by_head",
+    "padding_mask",
+    "scores",
+    "self_attention",
+    "shape_checked",
+    "show_source",
+    "sinusoidal_positions",
+    "softmax",
+    "softmax_jacobian",
+    "split_heads",
+]

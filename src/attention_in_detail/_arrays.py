@@ -1,0 +1,38 @@
+"""What the formulas need to know of an array, whichever library made it."""
+
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from attention_in_detail.notation import Array
+
+__all__ = ["constant", "library_of", "narrowed", "widened"]
+
+
+def library_of(like: Array | None) -> tuple[Any, Any]:
+    """Return the array namespace and the device of ``like``; NumPy and its only device for None."""
+    if like is None:
+        import array_api_compat.numpy as numpy_namespace
+
+        return numpy_namespace, "cpu"
+    return array_namespace(like), device(like)
+
+
+def constant(value: float, like: Array) -> Array:
+    """Return ``value`` as a 0-d array with the library, dtype and device of ``like``."""
+    xp = array_namespace(like)
+    return xp.asarray(value, dtype=like.dtype, device=device(like))
+
+
+def widened(x: Array) -> Array:
+    """Return ``x`` in float32 where its own precision is half, else ``x`` itself.
+
+    float16 ends at 65,504 and bfloat16 carries 8 bits of mantissa: scores and exponentials need more.
+    """
+    xp = array_namespace(x)
+    return xp.astype(x, xp.float32) if xp.finfo(x.dtype).bits < 32 else x
+
+
+def narrowed(x: Array, dtype: Any) -> Array:
+    """Return ``x`` in ``dtype``: the last step of a computation that began with ``widened``."""
+    return x if x.dtype == dtype else array_namespace(x).astype(x, dtype)

@@ -1,0 +1,114 @@
+"""Input checks of the multi-head functions, as in ``_checks``."""
+
+from typing import Any
+
+from attention_in_detail._checks import (
+    need_array,
+    need_axes,
+    need_broadcast,
+    need_floating,
+    need_integer,
+    need_masks,
+    need_nonempty,
+    need_one_home,
+    need_pairs,
+    need_same,
+)
+from attention_in_detail.parameters import MultiHeadParameters
+
+__all__: list[str] = []
+
+
+def check_split_heads(x: Any, heads: Any) -> None:
+    need_array("x", x)
+    need_axes("x", x, ["T", "D"])
+    need_integer("heads", heads, least=1)
+    if x.shape[-1] == 0 or x.shape[-1] % heads:
+        raise ValueError(f"x has D = {x.shape[-1]}, but heads = {heads} does not divide it; each head needs the same width")
+
+
+def check_merge_heads(x: Any) -> None:
+    need_array("x", x)
+    need_axes("x", x, ["h", "T", "D_h"])
+
+
+def check_multi_head(
+    parameters: Any,
+    queries: Any,
+    keys: Any,
+    values: Any,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    return_weights: Any = False,
+) -> None:
+    _check(
+        parameters,
+        {"queries": (queries, "T", "D_q"), "keys": (keys, "S", "D_k"), "values": (values, "S", "D_v")},
+        mask,
+        bias,
+        names=("queries", "keys"),
+    )
+
+
+def check_self_attention(
+    parameters: Any, x: Any, *, mask: Any = None, bias: Any = None, return_weights: Any = False
+) -> None:
+    _check(parameters, {"x": (x, "T", "D_q")}, mask, bias, names=("x", "x"))
+
+
+def check_cross_attention(
+    parameters: Any, x: Any, context: Any, *, mask: Any = None, bias: Any = None, return_weights: Any = False
+) -> None:
+    _check(parameters, {"x": (x, "T", "D_q"), "context": (context, "S", "D_k")}, mask, bias, names=("x", "context"))
+
+
+def _check(
+    parameters: Any,
+    given: dict[str, tuple[Any, str, str]],
+    mask: Any,
+    bias: Any,
+    *,
+    names: tuple[str, str],
+) -> None:
+    if not isinstance(parameters, MultiHeadParameters):
+        raise TypeError(f"parameters must be a MultiHeadParameters, not {type(parameters).__name__}")
+    for name, (x, *axes) in given.items():
+        need_floating(name, x)
+        need_axes(name, x, axes)
+    need_masks(mask, bias)
+    arrays = {name: x for name, (x, _, _) in given.items()}
+    need_one_home({**arrays, "mask": mask, "bias": bias, "parameters.W_Q": parameters.W_Q})
+
+    # The source of the queries, keys and values in turn, and the matrix that must take its width.
+    sources = list(arrays)
+    for name, matrix, axis in (
+        (sources[0], "W_Q", "D_q"),
+        (sources[min(1, len(sources) - 1)], "W_K", "D_k"),
+        (sources[-1], "W_V", "D_v"),
+    ):
+        rows = getattr(parameters, matrix).shape[0]
+        need_same(name, arrays[name].shape[-1], f"parameters.{matrix}", rows, axis, f"{matrix} has one row a column of {name}")
+    queries, keys, values = arrays[names[0]], arrays[names[1]], arrays[sources[-1]]
+    need_nonempty(names[1], keys.shape[-2], "S", "a query needs at least one key")
+    need_same(sources[-1], values.shape[-2], names[1], keys.shape[-2], "S", "each key needs one value")
+
+    batch_axes = max(x.ndim for x in arrays.values()) - 2
+    batches = {name: tuple(x.shape[:-2]) for name, x in arrays.items()}
+    for name, x in (("mask", mask), ("bias", bias)):
+        if x is None:
+            continue
+        if x.ndim > 2 and x.ndim not in (batch_axes + 2, batch_axes + 3):
+            raise ValueError(
+                f"{name} has {x.ndim} axes, but with {batch_axes} batch axes it needs at most 2, or {batch_axes + 2} "
+                f"(*batch, T, S), or {batch_axes + 3} (*batch, h, T, S)"
+            )
+        need_pairs(name, x, queries.shape[-2], keys.shape[-2], of=names)
+        per_head = x.ndim > 2 and x.ndim == batch_axes + 3
+        if per_head and x.shape[-3] not in (1, parameters.heads):
+            raise ValueError(
+                f"{name} has h = {x.shape[-3]}, but parameters has h = {parameters.heads}; "
+                "its head axis must be that, or 1 for all heads"
+            )
+        batches[name] = tuple(x.shape[: -3 if per_head else -2])
+    need_broadcast(batches)

@@ -1,0 +1,70 @@
+"""A matrix drawn as opaque cells, with row 0 on top and column 0 on the left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.patches import Rectangle
+
+from ._type import put, width_of
+from .style import INK, text_colour
+
+
+def draw_cells(axes: Axes, values: np.ndarray, colours: Colormap, scale: Normalize, cell: float) -> np.ndarray:
+    """Fill axes with the cells of a matrix, edged in ink so that pale and dark cells end visibly on either ground.
+
+    Args:
+        axes: axes of T times S cells; afterwards the centre of cell (i, j) is x = j + ½, y = i + ½, y pointing down.
+        values: (T, S).
+        colours: the colour map.
+        scale: takes values to the map.
+        cell: side of a cell in css pixels; cells below 12 pixels get a frame only.
+
+    Returns:
+        (T, S, 4), the colours of the cells.
+    """
+    rows, columns = values.shape
+    axes.set_xlim(0, columns)
+    axes.set_ylim(rows, 0)
+    axes.set_axis_off()
+    edged = cell >= 12
+    axes.pcolormesh(
+        np.arange(columns + 1),
+        np.arange(rows + 1),
+        values,
+        cmap=colours,
+        norm=scale,
+        edgecolors=INK if edged else "face",
+        linewidth=0.75 if cell >= 20 else 0.4 if edged else 0,
+        antialiased=edged,
+        clip_on=False,
+    )
+    axes.add_patch(Rectangle((0, 0), columns, rows, fill=False, edgecolor=INK, linewidth=1.0, clip_on=False))
+    return colours(scale(values))
+
+
+def write_in_cells(
+    axes: Axes, values: np.ndarray, colours: np.ndarray, size: float, words: Callable[[float], str]
+) -> None:
+    """Write into each cell what `words` makes of its value, dark or light, whichever stands out from the cell.
+
+    Args:
+        axes: axes that `draw_cells` filled.
+        values: (T, S).
+        colours: (T, S, 4), the colours of the cells.
+        size: type size in css pixels.
+        words: makes the text of a cell; an empty text is left out.
+    """
+    for (i, j), value in np.ndenumerate(values):
+        text = words(float(value))
+        if text:
+            put(axes, j + 0.5, i + 0.5, text, size, color=text_colour(colours[i, j]), gid=f"cell:{i}:{j}")
+
+
+def fitting_size(texts: list[str], room: float, largest: float, smallest: float) -> float:
+    """Return the largest type size at which every text fits into `room` css pixels, between the two limits."""
+    widest = max((width_of(t, largest) for t in texts), default=0.0)
+    return largest if widest <= room else max(smallest, largest * room / widest)

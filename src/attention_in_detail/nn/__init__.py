@@ -1,0 +1,5 @@
+"""The modules for PyTorch. The functions of :mod:`attention_in_detail` serve torch tensors too; these carry parameters."""
+
+from attention_in_detail.nn.multi_head import MultiHeadAttention
+
+__all__ = ["MultiHeadAttention"]
