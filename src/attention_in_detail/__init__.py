@@ -1,7 +1,8 @@
 """Attention in Detail: the shared implementation of the book.
 
-Every function takes and returns arrays of one library (NumPy, PyTorch, or another that keeps to the Python array API standard).
-In every mask true means *may attend*. Nothing here imports torch: what needs it lives in :mod:`attention_in_detail.nn`.
+Every function takes and returns arrays of one library (NumPy, PyTorch, or another that
+keeps to the Python array API standard). In every mask true means *may attend*. Nothing
+here imports torch: what needs it lives in :mod:`attention_in_detail.nn`.
 """
 
 from attention_in_detail.masks import (

@@ -1,12 +1,13 @@
 """What the formulas need to know of an array, whichever library made it."""
 
+from numbers import Real
 from typing import Any
 
 from array_api_compat import array_namespace, device
 
-from attention_in_detail.notation import Array
+from attention_in_detail.notation import Array, Scale
 
-__all__ = ["constant", "library_of", "narrowed", "widened"]
+__all__ = ["as_factor", "constant", "library_of", "narrowed", "widened"]
 
 
 def library_of(like: Array | None) -> tuple[Any, Any]:
@@ -24,11 +25,19 @@ def constant(value: float, like: Array) -> Array:
     return xp.asarray(value, dtype=like.dtype, device=device(like))
 
 
-def widened(x: Array) -> Array:
-    """Return ``x`` in float32 where its own precision is half, else ``x`` itself.
+def as_factor(scale: Scale, like: Array) -> Scale:
+    """Return ``scale`` as what multiplies ``like`` without changing its dtype; an array keeps its gradient."""
+    return float(scale) if isinstance(scale, Real) else narrowed(scale, like.dtype)
 
-    float16 ends at 65,504 and bfloat16 carries 8 bits of mantissa: scores and exponentials need more.
+
+def widened(x: Array | None) -> Array | None:
+    """Return ``x`` in float32 where its own precision is half, else ``x`` itself; None stays None.
+
+    float16 ends at 65,504 and bfloat16 carries 8 bits of mantissa: scores and
+    exponentials need more.
     """
+    if x is None:
+        return None
     xp = array_namespace(x)
     return xp.astype(x, xp.float32) if xp.finfo(x.dtype).bits < 32 else x
 

@@ -1,7 +1,7 @@
 """Input checks of the public functions: plain code, before any arithmetic, one line of message.
 
-Each check has the signature of the function that it guards. Every message names the argument, then the axis and both sizes where
-there are any, then what to do.
+Each check has the signature of the function that it guards. Every message names the
+argument, then the axis and both sizes where there are any, then what to do.
 """
 
 import functools
@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj
 
 __all__ = ["checked"]
@@ -22,12 +23,19 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def checked(check: Callable[..., None]) -> Callable[[_Function], _Function]:
     """Make ``check`` run before the decorated function; its ``unchecked`` is the bare function, for inner calls.
 
-    The decorator is the outermost: a run-time check of the annotations, where a reader or a test has one switched on, comes second.
+    The decorator is the outermost: a run-time check of the annotations, where one is
+    switched on, comes second.
     """
 
     def decorate(function: _Function) -> _Function:
-        # Python's own "missing argument" error is to name the function that the reader called, not its check.
-        guard = types.FunctionType(check.__code__, check.__globals__, function.__name__, check.__defaults__, check.__closure__)
+        # Python's own "missing argument" error names the function, not its check.
+        guard = types.FunctionType(
+            check.__code__,
+            check.__globals__,
+            function.__name__,
+            check.__defaults__,
+            check.__closure__,
+        )
         guard.__kwdefaults__ = check.__kwdefaults__
         guard.__qualname__ = function.__qualname__
 
@@ -42,7 +50,7 @@ def checked(check: Callable[..., None]) -> Callable[[_Function], _Function]:
     return decorate
 
 
-# ---- kinds -----------------------------------------------------------------------------------------------------------
+# ---- kinds ---------------------------------------------------------------------------
 
 
 def kind(x: Any) -> str:
@@ -52,26 +60,39 @@ def kind(x: Any) -> str:
 
 def need_array(name: str, x: Any) -> None:
     if not is_array_api_obj(x):
-        raise TypeError(f"{name} must be an array of NumPy, PyTorch or another array library, not {kind(x)}")
+        raise TypeError(
+            f"{name} must be an array of NumPy, PyTorch or another array library, not {kind(x)}"
+        )
 
 
 def need_floating(name: str, x: Any) -> None:
     need_array(name, x)
     if not array_namespace(x).isdtype(x.dtype, "real floating"):
-        raise TypeError(f"{name} must be a floating array, not {kind(x)}; convert it first")
+        raise TypeError(
+            f"{name} must be a floating array, not {kind(x)}; convert it first"
+        )
 
 
-def need_boolean(name: str, x: Any, *, hint: str = "; for additive scores use bias=") -> None:
+def need_boolean(
+    name: str, x: Any, *, hint: str = "; for additive scores use bias="
+) -> None:
     need_array(name, x)
     if not array_namespace(x).isdtype(x.dtype, "bool"):
-        raise TypeError(f"{name} must be boolean (true = may attend), not {kind(x)}{hint}")
+        raise TypeError(
+            f"{name} must be boolean (true = may attend), not {kind(x)}{hint}"
+        )
 
 
-def need_integer(name: str, x: Any, *, least: int) -> None:
+def need_integer(name: str, x: Any, *, least: int | None = None) -> None:
     if isinstance(x, bool) or not isinstance(x, numbers.Integral):
         raise TypeError(f"{name} must be an integer, not {kind(x)}")
-    if x < least:
+    if least is not None and x < least:
         raise ValueError(f"{name} is {x}, but must be at least {least}")
+
+
+def need_flag(name: str, x: Any) -> None:
+    if not isinstance(x, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, not {kind(x)}")
 
 
 def need_one_home(arrays: dict[str, Any], *, dtype: bool = True) -> None:
@@ -81,29 +102,41 @@ def need_one_home(arrays: dict[str, Any], *, dtype: bool = True) -> None:
     for name, x in others:
         ours, theirs = array_namespace(base), array_namespace(x)
         if theirs is not ours:
-            raise TypeError(f"{name} is an array of {library(theirs)}, but {first} of {library(ours)}; convert one of them")
+            raise TypeError(
+                f"{name} is an array of {library(theirs)}, but {first} of {library(ours)}; convert one of them"
+            )
         if dtype and x.dtype != base.dtype and not theirs.isdtype(x.dtype, "bool"):
-            raise TypeError(f"{name} has dtype {x.dtype}, but {first} has {base.dtype}; convert one of them")
+            raise TypeError(
+                f"{name} has dtype {x.dtype}, but {first} has {base.dtype}; convert one of them"
+            )
         if device(x) != device(base):
-            raise TypeError(f"{name} is on device {device(x)}, but {first} on {device(base)}; move one of them")
+            raise TypeError(
+                f"{name} is on device {device(x)}, but {first} on {device(base)}; move one of them"
+            )
 
 
 def library(namespace: Any) -> str:
     return namespace.__name__.removeprefix("array_api_compat.").partition(".")[0]
 
 
-# ---- sizes -----------------------------------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------
 
 
 def need_axes(name: str, x: Any, axes: Sequence[str]) -> None:
     """Refuse an array with fewer axes than its last ones have names."""
     if x.ndim < len(axes):
-        raise ValueError(f"{name} needs at least the axes ({', '.join(axes)}), but has the shape {tuple(x.shape)}")
+        raise ValueError(
+            f"{name} needs at least the axes ({', '.join(axes)}), but has the shape {tuple(x.shape)}"
+        )
 
 
-def need_same(name: str, size: int, other: str, other_size: int, axis: str, hint: str) -> None:
+def need_same(
+    name: str, size: int, other: str, other_size: int, axis: str, hint: str
+) -> None:
     if size != other_size:
-        raise ValueError(f"{name} has {axis} = {size}, but {other} has {axis} = {other_size}; {hint}")
+        raise ValueError(
+            f"{name} has {axis} = {size}, but {other} has {axis} = {other_size}; {hint}"
+        )
 
 
 def need_nonempty(name: str, size: int, axis: str, hint: str) -> None:
@@ -111,8 +144,10 @@ def need_nonempty(name: str, size: int, axis: str, hint: str) -> None:
         raise ValueError(f"{name} has {axis} = 0, but must have {axis} >= 1; {hint}")
 
 
-def need_broadcast(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the broadcast shape of batch axes; refuse sizes that differ where neither is 1."""
+def need_broadcast(
+    shapes: dict[str, tuple[int, ...]], *, axis: str = "batch axis"
+) -> tuple[int, ...]:
+    """Return the broadcast shape of axes; refuse sizes that differ where neither is 1."""
     sizes: list[int] = []  # from the last axis on
     owners: list[str] = []
     for name, shape in shapes.items():
@@ -124,13 +159,15 @@ def need_broadcast(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
                 sizes[back], owners[back] = size, name
             elif size not in (1, sizes[back]):
                 raise ValueError(
-                    f"{name} has size {size} on batch axis {-1 - back}, but {owners[back]} has {sizes[back]} there; "
-                    "batch axes must be equal, or 1"
+                    f"{name} has size {size} on {axis} {-1 - back}, but {owners[back]} has {sizes[back]} there; "
+                    "they must be equal, or one of them 1"
                 )
     return tuple(reversed(sizes))
 
 
-def need_pairs(name: str, x: Any, T: int, S: int, *, of: tuple[str, str] = ("queries", "keys")) -> None:
+def need_pairs(
+    name: str, x: Any, T: int, S: int, *, of: tuple[str, str] = ("queries", "keys")
+) -> None:
     """Refuse a mask or bias whose last two axes do not fit (T, S); 1 or a missing axis stands for all."""
     shape = tuple(x.shape)
     for back, axis, size, owner in ((1, "S", S, of[1]), (2, "T", T, of[0])):
@@ -145,26 +182,41 @@ def need_scale(scale: Any, queries: Any) -> None:
     if scale is None:
         return
     if isinstance(scale, numbers.Real) and not isinstance(scale, bool):
-        if not math.isfinite(scale):
-            raise ValueError(f"scale is {scale}, but must be finite; to shut a pair use mask=")
+        try:
+            finite = math.isfinite(scale)
+        except OverflowError:  # a whole number beyond the floats
+            finite = False
+        if not finite:
+            raise ValueError("scale must be a finite number; to shut a pair use mask=")
         return
     if not is_array_api_obj(scale) or scale.ndim != 0:
-        what = f"an array of shape {tuple(scale.shape)}" if is_array_api_obj(scale) else kind(scale)
+        what = (
+            f"an array of shape {tuple(scale.shape)}"
+            if is_array_api_obj(scale)
+            else kind(scale)
+        )
         raise TypeError(f"scale must be a number or a 0-d array, not {what}")
     need_floating("scale", scale)
     need_one_home({"queries": queries, "scale": scale}, dtype=False)
 
 
-# ---- the public functions --------------------------------------------------------------------------------------------
+# ---- the public functions ------------------------------------------------------------
 
 
 def check_softmax(z: Any, axis: Any = -1) -> None:
     need_floating("z", z)
-    if isinstance(axis, bool) or not isinstance(axis, numbers.Integral):
-        raise TypeError(f"axis must be an integer, not {kind(axis)}")
+    need_integer("axis", axis)
+    need_axes("z", z, ["S"])
     if not -z.ndim <= axis < z.ndim:
-        raise ValueError(f"axis is {axis}, but z has {z.ndim} axes; choose one from {-z.ndim} to {z.ndim - 1}")
-    need_nonempty("z", z.shape[axis], f"size along axis {axis}", "the softmax of nothing is not defined")
+        raise ValueError(
+            f"axis is {axis}, but z has {z.ndim} axes; choose one from {-z.ndim} to {z.ndim - 1}"
+        )
+    need_nonempty(
+        "z",
+        z.shape[axis],
+        f"size along axis {axis}",
+        "the softmax of nothing is not defined",
+    )
 
 
 def check_softmax_jacobian(weights: Any) -> None:
@@ -176,8 +228,12 @@ def check_scores(queries: Any, keys: Any, *, scale: Any = None) -> None:
     check_attention_weights(queries, keys, scale=scale)
 
 
-def check_attention_weights(queries: Any, keys: Any, *, mask: Any = None, bias: Any = None, scale: Any = None) -> None:
-    check_attention(queries, keys, None, mask=mask, bias=bias, scale=scale, _with_values=False)
+def check_attention_weights(
+    queries: Any, keys: Any, *, mask: Any = None, bias: Any = None, scale: Any = None
+) -> None:
+    check_attention(
+        queries, keys, None, mask=mask, bias=bias, scale=scale, _with_values=False
+    )
 
 
 def check_attention(
@@ -198,13 +254,32 @@ def check_attention(
         need_floating(name, x)
         need_axes(name, x, axes)
     need_masks(mask, bias)
-    need_one_home({**{name: x for name, (x, *_) in given.items()}, "mask": mask, "bias": bias})
+    need_flag("return_weights", return_weights)
+    need_one_home(
+        {**{name: x for name, (x, *_) in given.items()}, "mask": mask, "bias": bias}
+    )
     need_scale(scale, queries)
-    need_same("keys", keys.shape[-1], "queries", queries.shape[-1], "D_k", "queries and keys must share their width")
-    need_nonempty("keys", keys.shape[-1], "D_k", "a score needs at least one coordinate")
+    need_same(
+        "keys",
+        keys.shape[-1],
+        "queries",
+        queries.shape[-1],
+        "D_k",
+        "queries and keys must share their width",
+    )
+    need_nonempty(
+        "keys", keys.shape[-1], "D_k", "a score needs at least one coordinate"
+    )
     need_nonempty("keys", keys.shape[-2], "S", "a query needs at least one key")
     if _with_values:
-        need_same("values", values.shape[-2], "keys", keys.shape[-2], "S", "each key needs one value")
+        need_same(
+            "values",
+            values.shape[-2],
+            "keys",
+            keys.shape[-2],
+            "S",
+            "each key needs one value",
+        )
     batches = {name: tuple(x.shape[:-2]) for name, (x, *_) in given.items()}
     for name, x in (("mask", mask), ("bias", bias)):
         if x is not None:
@@ -219,16 +294,19 @@ def need_masks(mask: Any, bias: Any) -> None:
     if bias is not None:
         need_array("bias", bias)
         if array_namespace(bias).isdtype(bias.dtype, "bool"):
-            raise TypeError("bias must be a floating array, not boolean; for true = may attend use mask=")
+            raise TypeError(
+                "bias must be a floating array, not boolean; for true = may attend use mask="
+            )
         need_floating("bias", bias)
 
 
-def check_causal_mask(T: Any, S: Any = None, *, offset: Any = 0, like: Any = None) -> None:
+def check_causal_mask(
+    T: Any, S: Any = None, *, offset: Any = 0, like: Any = None
+) -> None:
     need_integer("T", T, least=0)
     if S is not None:
         need_integer("S", S, least=1)
-    if isinstance(offset, bool) or not isinstance(offset, numbers.Integral):
-        raise TypeError(f"offset must be an integer, not {kind(offset)}")
+    need_integer("offset", offset)
     if like is not None:
         need_array("like", like)
 
@@ -241,11 +319,16 @@ def check_padding_mask(lengths: Any, S: Any) -> None:
     need_integer("S", S, least=1)
     if math.prod(lengths.shape) == 0:
         return
-    lowest, highest = int(xp.min(lengths)), int(xp.max(lengths))
+    wide = xp.astype(lengths, xp.int64)  # torch knows no minimum of its uint16
+    lowest, highest = int(xp.min(wide)), int(xp.max(wide))
     if lowest < 0:
-        raise ValueError(f"lengths has a length of {lowest}, but a length must be at least 0")
+        raise ValueError(
+            f"lengths has a length of {lowest}, but a length must be at least 0"
+        )
     if highest > S:
-        raise ValueError(f"lengths has a length of {highest}, but S = {S}; cut the sequence or make S larger")
+        raise ValueError(
+            f"lengths has a length of {highest}, but S = {S}; cut the sequence or make S larger"
+        )
 
 
 def check_combine_masks(*masks: Any) -> None:
@@ -254,32 +337,58 @@ def check_combine_masks(*masks: Any) -> None:
         need_boolean(name, mask)
     if present:
         need_one_home(present)
-        need_broadcast({name: tuple(mask.shape) for name, mask in present.items()})
+        need_broadcast(
+            {name: tuple(mask.shape) for name, mask in present.items()}, axis="axis"
+        )
 
 
-def check_mask_from_torch_mha(attn_mask: Any = None, key_padding_mask: Any = None, *, heads: Any) -> None:
+def check_mask_from_torch_mha(
+    attn_mask: Any = None, key_padding_mask: Any = None, *, heads: Any
+) -> None:
     need_integer("heads", heads, least=1)
     present = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask}
     present = {name: mask for name, mask in present.items() if mask is not None}
     for name, mask in present.items():
         need_array(name, mask)
         if not array_namespace(mask).isdtype(mask.dtype, ("bool", "real floating")):
-            raise TypeError(f"{name} must be boolean (true = ignore) or floating (added to the scores), not {kind(mask)}")
-        axes = ("(T, S) or (B*h, T, S)", (2, 3)) if name == "attn_mask" else ("(B, S) or (S,)", (1, 2))
+            raise TypeError(
+                f"{name} must be boolean (true = ignore) or floating (added to the scores), not {kind(mask)}"
+            )
+        axes = (
+            ("(T, S) or (B*h, T, S)", (2, 3))
+            if name == "attn_mask"
+            else ("(B, S) or (S,)", (1, 2))
+        )
         if mask.ndim not in axes[1]:
-            raise ValueError(f"{name} must have the axes {axes[0]}, but has the shape {tuple(mask.shape)}")
+            raise ValueError(
+                f"{name} must have the axes {axes[0]}, but has the shape {tuple(mask.shape)}"
+            )
     if present:
         need_one_home(present, dtype=False)
     if attn_mask is not None and attn_mask.ndim == 3 and attn_mask.shape[0] % heads:
-        raise ValueError(f"attn_mask has B*h = {attn_mask.shape[0]}, but heads = {heads} does not divide it")
+        raise ValueError(
+            f"attn_mask has B*h = {attn_mask.shape[0]}, but heads = {heads} does not divide it"
+        )
     if len(present) == 2:
         need_same(
-            "key_padding_mask", key_padding_mask.shape[-1], "attn_mask", attn_mask.shape[-1], "S", "both speak of the same keys"
+            "key_padding_mask",
+            key_padding_mask.shape[-1],
+            "attn_mask",
+            attn_mask.shape[-1],
+            "S",
+            "both speak of the same keys",
         )
         if attn_mask.ndim == 3:
             batch = attn_mask.shape[0] // heads
             own = key_padding_mask.shape[0] if key_padding_mask.ndim == 2 else 1
-            need_same("key_padding_mask", own, "attn_mask", batch, "B", f"attn_mask has B*h rows of masks, heads = {heads}")
+            need_same(
+                "key_padding_mask",
+                own,
+                "attn_mask",
+                batch,
+                "B",
+                f"attn_mask has B*h rows of masks, heads = {heads}",
+            )
 
 
 def check_mask_to_torch_mha(mask: Any, *, heads: Any) -> None:
@@ -288,9 +397,13 @@ def check_mask_to_torch_mha(mask: Any, *, heads: Any) -> None:
         return
     need_boolean("mask", mask)
     if mask.ndim not in (2, 3, 4):
-        raise ValueError(f"mask must have the axes (T, S), (B, T, S) or (B, h, T, S), but has the shape {tuple(mask.shape)}")
+        raise ValueError(
+            f"mask must have the axes (T, S), (B, T, S) or (B, h, T, S), but has the shape {tuple(mask.shape)}"
+        )
     if mask.ndim == 4 and mask.shape[1] not in (1, heads):
-        raise ValueError(f"mask has h = {mask.shape[1]}, but heads = {heads}; its head axis must be 1 or that")
+        raise ValueError(
+            f"mask has h = {mask.shape[1]}, but heads = {heads}; its head axis must be 1 or that"
+        )
 
 
 def check_sinusoidal_positions(length: Any, D: Any, *, like: Any = None) -> None:

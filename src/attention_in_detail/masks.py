@@ -13,13 +13,21 @@ from attention_in_detail._checks import (
     check_padding_mask,
     checked,
 )
-from attention_in_detail.notation import Array, Bias, Bool, Float, Integer, Mask
+from attention_in_detail.notation import Array, Bias, Bool, Float, Integer, Mask, Size
 
-__all__ = ["causal_mask", "combine_masks", "mask_from_torch_mha", "mask_to_torch_mha", "padding_mask"]
+__all__ = [
+    "causal_mask",
+    "combine_masks",
+    "mask_from_torch_mha",
+    "mask_to_torch_mha",
+    "padding_mask",
+]
 
 
 @checked(check_causal_mask)
-def causal_mask(T: int, S: int | None = None, *, offset: int = 0, like: Array | None = None) -> Bool[Array, "T S"]:
+def causal_mask(
+    T: Size, S: Size | None = None, *, offset: Size = 0, like: Array | None = None
+) -> Bool[Array, "T S"]:
     r"""Let each query attend to the keys up to its own position.
 
     .. math:: M_{ij} = [\, j \le i + \text{offset} \,]
@@ -27,8 +35,9 @@ def causal_mask(T: int, S: int | None = None, *, offset: int = 0, like: Array | 
     Args:
         T: the number of queries.
         S: the number of keys; None means T.
-        offset: how many keys lie before the first query's own. 0 aligns the first query with the first key (the top
-            left corner), S − T the last query with the last key (the bottom right corner, which a cache of keys needs).
+        offset: how many keys lie before the first query's own. 0 aligns the first query
+            with the first key (the top left corner), S − T the last query with the last
+            key (the bottom right corner, which a cache of keys needs).
         like: an array whose library and device the mask is to have; None means NumPy.
 
     Returns:
@@ -48,20 +57,24 @@ def causal_mask(T: int, S: int | None = None, *, offset: int = 0, like: Array | 
 
 
 @checked(check_padding_mask)
-def padding_mask(lengths: Integer[Array, "*batch"], S: int) -> Bool[Array, "*batch 1 S"]:
+def padding_mask(
+    lengths: Integer[Array, "*batch"], S: Size
+) -> Bool[Array, "*batch 1 S"]:
     r"""Shut the keys beyond the end of each sequence of a padded batch.
 
     .. math:: M_{b,1,j} = [\, j < \text{lengths}_b \,]
 
-    The axis of size 1 stands for the queries: padding is shut as a key, for all of them. The lengths are read on the host, to check
-    them.
+    The axis of size 1 stands for the queries: padding is shut as a key, for all of
+    them. The lengths are read on the host, to check them.
 
     Args:
-        lengths: how many positions of each sequence are real, shape (\*batch,), each from 0 to S.
+        lengths: how many positions of each sequence are real, shape (\*batch,), each
+            from 0 to S.
         S: the padded length.
 
     Returns:
-        The mask, shape (\*batch, 1, S), true = may attend, in the library and on the device of ``lengths``.
+        The mask, shape (\*batch, 1, S), true = may attend, in the library and on the
+        device of ``lengths``.
 
     Raises:
         TypeError: if ``lengths`` is not an array of integers or ``S`` not an integer.
@@ -88,7 +101,8 @@ def combine_masks(*masks: Bool[Array, "..."] | None) -> Bool[Array, "..."] | Non
         Their broadcast "and"; None where nothing but None was given.
 
     Raises:
-        TypeError: if one is neither None nor a boolean array, or libraries or devices are mixed.
+        TypeError: if one is neither None nor a boolean array, or libraries or devices
+            are mixed.
         ValueError: if shapes do not broadcast.
 
     Source:
@@ -106,26 +120,30 @@ def mask_from_torch_mha(
     attn_mask: Bool[Array, "..."] | Float[Array, "..."] | None = None,
     key_padding_mask: Bool[Array, "..."] | Float[Array, "..."] | None = None,
     *,
-    heads: int,
+    heads: Size,
 ) -> tuple[Bool[Array, "..."] | None, Float[Array, "..."] | None]:
     r"""Translate the masks of ``torch.nn.MultiheadAttention``, where true means *ignore*, into ours.
 
     .. math:: M = \neg M_{\text{attn}} \wedge \neg M_{\text{padding}}
 
     Args:
-        attn_mask: shape (T, S), or (B·h, T, S) with one mask a batch entry and head. Boolean, true = ignore; or floating,
-            added to the scores.
-        key_padding_mask: shape (B, S), or (S,) for input without a batch axis. Boolean, true = ignore; or floating, added.
+        attn_mask: shape (T, S), or (B·h, T, S) with one mask a batch entry and head.
+            Boolean, true = ignore; or floating, added to the scores.
+        key_padding_mask: shape (B, S), or (S,) for input without a batch axis. Boolean,
+            true = ignore; or floating, added.
         heads: the number of heads h.
 
     Returns:
-        A pair (mask, bias) for the multi-head functions: ``mask`` is boolean, true = may attend; ``bias`` carries what was
-        floating. Either may be None. What came as (B·h, T, S) has the shape (B, h, T, S); with a ``key_padding_mask`` of (S,)
+        A pair (mask, bias) for the multi-head functions: ``mask`` is boolean, true =
+        may attend; ``bias`` carries what was floating. Either may be None. What came as
+        (B·h, T, S) has the shape (B, h, T, S); with a ``key_padding_mask`` of (S,)
         there is no batch axis, and it has (h, T, S).
 
     Raises:
-        TypeError: if a mask is neither boolean nor floating, or libraries or devices are mixed.
-        ValueError: if a mask has another number of axes, or ``heads`` does not divide its first.
+        TypeError: if a mask is neither boolean nor floating, or libraries or devices
+            are mixed.
+        ValueError: if a mask has another number of axes, or ``heads`` does not divide
+            its first.
 
     Source:
         Documentation of ``torch.nn.MultiheadAttention``, PyTorch 2.13.
@@ -140,7 +158,11 @@ def mask_from_torch_mha(
         ours.append(attn_mask)
     if key_padding_mask is not None:
         with_heads = bool(ours) and ours[0].ndim == 4
-        ours.append(key_padding_mask[..., None, None, :] if with_heads else key_padding_mask[..., None, :])
+        ours.append(
+            key_padding_mask[..., None, None, :]
+            if with_heads
+            else key_padding_mask[..., None, :]
+        )
     mask = bias = None
     for one in ours:
         if array_namespace(one).isdtype(one.dtype, "bool"):
@@ -152,24 +174,27 @@ def mask_from_torch_mha(
 
 @checked(check_mask_to_torch_mha)
 def mask_to_torch_mha(
-    mask: Bool[Array, "..."] | None, *, heads: int
+    mask: Bool[Array, "..."] | None, *, heads: Size
 ) -> tuple[Bool[Array, "..."] | None, Bool[Array, "..."] | None]:
     r"""Translate a mask of ours, where true means *may attend*, for ``torch.nn.MultiheadAttention``.
 
     .. math:: M_{\text{attn}} = \neg M
 
     Args:
-        mask: boolean, true = may attend, shape (T, S), (B, T, S) or (B, h or 1, T, S). Where T is 1 beside a batch axis,
-            and one row holds for all heads, it is a padding mask.
+        mask: boolean, true = may attend, shape (T, S), (B, T, S) or (B, h or 1, T, S).
+            Where T is 1 beside a batch axis, and one row holds for all heads, it is a
+            padding mask.
         heads: the number of heads h.
 
     Returns:
-        A pair (attn_mask, key_padding_mask), true = ignore, either of which may be None: a padding mask becomes
-        ``key_padding_mask`` (B, S), a (T, S) mask stays one, any other becomes ``attn_mask`` (B·h, T, S).
+        A pair (attn_mask, key_padding_mask), true = ignore, either of which may be
+        None: a padding mask becomes ``key_padding_mask`` (B, S), a (T, S) mask stays
+        one, any other becomes ``attn_mask`` (B·h, T, S).
 
     Raises:
         TypeError: if ``mask`` is not boolean.
-        ValueError: if it has another number of axes, or its head axis is neither 1 nor ``heads``.
+        ValueError: if it has another number of axes, or its head axis is neither 1 nor
+            ``heads``.
 
     Source:
         Documentation of ``torch.nn.MultiheadAttention``, PyTorch 2.13.
@@ -203,11 +228,15 @@ def may_attend(mask: Mask | None, bias: Bias | None) -> Bool[Array, "..."] | Non
 
 
 def keep_rows(
-    x: Float[Array, "*#batch rows width"], is_open: Bool[Array, "..."] | None, *, of: Literal["queries", "keys"]
+    x: Float[Array, "*#batch rows width"],
+    is_open: Bool[Array, "..."] | None,
+    *,
+    of: Literal["queries", "keys"],
 ) -> Float[Array, "..."]:
     """Return ``x`` with the rows set to 0 that take no part in any open pair.
 
-    Multiplying by a weight of 0 would not do: 0 · NaN is NaN, forward in the output and backward in a gradient.
+    Multiplying by a weight of 0 would not do: 0 · NaN is NaN, forward in the output and
+    backward in a gradient.
     """
     if is_open is None:
         return x

@@ -11,7 +11,7 @@ from attention_in_detail._multi_head_checks import (
     check_split_heads,
 )
 from attention_in_detail.masks import keep_rows, may_attend
-from attention_in_detail.notation import Array, Bool, Float
+from attention_in_detail.notation import Array, Bool, Float, Size
 from attention_in_detail.parameters import MultiHeadParameters
 from attention_in_detail.scaled_dot_product import attention
 
@@ -27,13 +27,15 @@ __all__ = [
 
 
 @checked(check_split_heads)
-def split_heads(x: Float[Array, "*batch T D"], heads: int) -> Float[Array, "*batch h T D_h"]:
+def split_heads(
+    x: Float[Array, "*batch T D"], heads: Size
+) -> Float[Array, "*batch h T D_h"]:
     r"""Cut the width into heads and bring the head axis to the front of the rows.
 
     .. math:: x'_{i,t,d} = x_{t,\; i D_h + d}, \qquad D_h = D / h
 
-    First reshape (T, D) to (T, h, D_h), *then* swap to (h, T, D_h). Reshaping straight to (h, T, D_h) has the same shape and
-    mixes positions.
+    First reshape (T, D) to (T, h, D_h), *then* swap to (h, T, D_h). Reshaping straight
+    to (h, T, D_h) has the same shape and mixes positions.
 
     Args:
         x: shape (\*batch, T, D).
@@ -89,7 +91,10 @@ def multi_head_attention_by_head(
     mask: Bool[Array, "..."] | None = None,
     bias: Float[Array, "..."] | None = None,
     return_weights: bool = False,
-) -> Float[Array, "*batch T D_out"] | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T S"]]:
+) -> (
+    Float[Array, "*batch T D_out"]
+    | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T S"]]
+):
     r"""Multi-head attention by its definition: a loop over the heads.
 
     .. math:: \operatorname{MultiHead}(Q, K, V) = [H_1, \dots, H_h]\, W^O, \qquad
@@ -102,18 +107,22 @@ def multi_head_attention_by_head(
         queries: shape (\*batch, T, D_q).
         keys: shape (\*batch, S, D_k).
         values: shape (\*batch, S, D_v).
-        mask: boolean, true = may attend. With at most 2 axes, or as many as the batch has and 2, it holds for all heads; with
-            one more it is (\*batch, h or 1, T, S).
+        mask: boolean, true = may attend. With at most 2 axes, or as many as the batch
+            has and 2, it holds for all heads; with one more it is (\*batch, h or 1, T,
+            S).
         bias: floating, added to the scores; its axes are read as those of ``mask``.
-        return_weights: also return the weights of all heads. The output is the same with and without.
+        return_weights: also return the weights of all heads. The output is the same
+            with and without.
 
     Returns:
-        The output, shape (\*batch, T, D_out), or the pair of output and weights, shape (\*batch, h, T, S). A query that may attend
-        to nothing gets b_O (or 0 without one) and passes no gradient to the projections before it. NaN that takes part
+        The output, shape (\*batch, T, D_out), or the pair of output and weights, shape
+        (\*batch, h, T, S). A query that may attend to nothing gets b_O (or 0 without
+        one) and passes no gradient to the projections before it. NaN that takes part
         propagates as in :func:`attention_in_detail.attention`.
 
     Raises:
-        TypeError: if an argument is of a wrong kind, or libraries, dtypes or devices are mixed.
+        TypeError: if an argument is of a wrong kind, or libraries, dtypes or devices
+            are mixed.
         ValueError: if widths, lengths, heads or batch axes do not fit, or S is 0.
 
     Source:
@@ -150,29 +159,36 @@ def multi_head_attention(
     mask: Bool[Array, "..."] | None = None,
     bias: Float[Array, "..."] | None = None,
     return_weights: bool = False,
-) -> Float[Array, "*batch T D_out"] | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T S"]]:
+) -> (
+    Float[Array, "*batch T D_out"]
+    | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T S"]]
+):
     r"""Multi-head attention with all heads in one product: project, split, attend, merge, project.
 
     .. math:: \operatorname{MultiHead}(Q, K, V) = \operatorname{merge}\bigl(\operatorname{Attention}(
         \operatorname{split}(Q W^Q), \operatorname{split}(K W^K), \operatorname{split}(V W^V))\bigr)\, W^O
 
-    Equal to :func:`multi_head_attention_by_head`, in arguments, result and errors. The head axis is one more batch axis of
-    :func:`attention_in_detail.attention`.
+    Equal to :func:`multi_head_attention_by_head`, in arguments, result and errors. The
+    head axis is one more batch axis of :func:`attention_in_detail.attention`.
 
     Args:
         parameters: the projections and the number of heads.
         queries: shape (\*batch, T, D_q).
         keys: shape (\*batch, S, D_k).
         values: shape (\*batch, S, D_v).
-        mask: boolean, true = may attend; axes as in :func:`multi_head_attention_by_head`.
+        mask: boolean, true = may attend; axes as in
+            :func:`multi_head_attention_by_head`.
         bias: floating, added to the scores; axes likewise.
-        return_weights: also return the weights of all heads. The output is the same with and without.
+        return_weights: also return the weights of all heads. The output is the same
+            with and without.
 
     Returns:
-        The output, shape (\*batch, T, D_out), or the pair of output and weights, shape (\*batch, h, T, S).
+        The output, shape (\*batch, T, D_out), or the pair of output and weights, shape
+        (\*batch, h, T, S).
 
     Raises:
-        TypeError: if an argument is of a wrong kind, or libraries, dtypes or devices are mixed.
+        TypeError: if an argument is of a wrong kind, or libraries, dtypes or devices
+            are mixed.
         ValueError: if widths, lengths, heads or batch axes do not fit, or S is 0.
 
     Source:
@@ -181,7 +197,9 @@ def multi_head_attention(
     batch_axes = max(x.ndim for x in (queries, keys, values)) - 2
     mask, bias = with_head_axis(mask, batch_axes), with_head_axis(bias, batch_axes)
     q, k, v = projected_heads(parameters, queries, keys, values, mask=mask, bias=bias)
-    heads, weights = attention.unchecked(q, k, v, mask=mask, bias=bias, return_weights=True)  # (*batch, h, T, D_h)
+    heads, weights = attention.unchecked(
+        q, k, v, mask=mask, bias=bias, return_weights=True
+    )  # (*batch, h, T, D_h)
     output = projected(merge_heads.unchecked(heads), parameters.W_O, parameters.b_O)
     return (output, weights) if return_weights else output
 
@@ -194,7 +212,10 @@ def self_attention(
     mask: Bool[Array, "..."] | None = None,
     bias: Float[Array, "..."] | None = None,
     return_weights: bool = False,
-) -> Float[Array, "*batch T D_out"] | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T T"]]:
+) -> (
+    Float[Array, "*batch T D_out"]
+    | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T T"]]
+):
     r"""Multi-head attention of a sequence to itself: queries, keys and values all come from ``x``.
 
     .. math:: \operatorname{SelfAttention}(X) = \operatorname{MultiHead}(X, X, X)
@@ -216,7 +237,9 @@ def self_attention(
     Source:
         Vaswani et al. (2017), section 3.2.3.
     """
-    return multi_head_attention.unchecked(parameters, x, x, x, mask=mask, bias=bias, return_weights=return_weights)
+    return multi_head_attention.unchecked(
+        parameters, x, x, x, mask=mask, bias=bias, return_weights=return_weights
+    )
 
 
 @checked(check_cross_attention)
@@ -228,16 +251,21 @@ def cross_attention(
     mask: Bool[Array, "..."] | None = None,
     bias: Float[Array, "..."] | None = None,
     return_weights: bool = False,
-) -> Float[Array, "*batch T D_out"] | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T S"]]:
+) -> (
+    Float[Array, "*batch T D_out"]
+    | tuple[Float[Array, "*batch T D_out"], Float[Array, "*batch h T S"]]
+):
     r"""Multi-head attention of one sequence to another: queries from ``x``, keys and values from ``context``.
 
     .. math:: \operatorname{CrossAttention}(X, C) = \operatorname{MultiHead}(X, C, C)
 
     Args:
-        parameters: the projections; D_q is the width of ``x``, D_k = D_v that of ``context``.
+        parameters: the projections; D_q is the width of ``x``, D_k = D_v that of
+            ``context``.
         x: the target, shape (\*batch, T, D_q).
         context: the source, shape (\*batch, S, D_k).
-        mask: as in :func:`multi_head_attention`; a :func:`attention_in_detail.padding_mask` speaks of the source.
+        mask: as in :func:`multi_head_attention`; a
+            :func:`attention_in_detail.padding_mask` speaks of the source.
         bias: likewise.
         return_weights: also return the weights, shape (\*batch, h, T, S).
 
@@ -252,12 +280,20 @@ def cross_attention(
         Vaswani et al. (2017), section 3.2.3, "encoder-decoder attention".
     """
     return multi_head_attention.unchecked(
-        parameters, x, context, context, mask=mask, bias=bias, return_weights=return_weights
+        parameters,
+        x,
+        context,
+        context,
+        mask=mask,
+        bias=bias,
+        return_weights=return_weights,
     )
 
 
 def projected(
-    x: Float[Array, "*batch rows width"], W: Float[Array, "width columns"] | None, b: Float[Array, " columns"] | None
+    x: Float[Array, "*batch rows width"],
+    W: Float[Array, "width columns"] | None,
+    b: Float[Array, " columns"] | None,
 ) -> Float[Array, "*batch rows columns"]:
     """Return x W + b; what is None is left out."""
     y = x if W is None else x @ W
@@ -272,23 +308,35 @@ def projected_heads(
     *,
     mask: Bool[Array, "..."] | None,
     bias: Float[Array, "..."] | None,
-) -> tuple[Float[Array, "*#batch h T D_h"], Float[Array, "*#batch h S D_h"], Float[Array, "*#batch h S D_h"]]:
+) -> tuple[
+    Float[Array, "*#batch h T D_h"],
+    Float[Array, "*#batch h S D_h"],
+    Float[Array, "*#batch h S D_h"],
+]:
     """Project queries, keys and values and split them into heads; ``mask`` and ``bias`` have their head axis."""
     queries, keys, values = without_shut_rows(queries, keys, values, mask, bias)
     q = projected(queries, parameters.W_Q, parameters.b_Q)  # (*batch, T, D)
     k = projected(keys, parameters.W_K, parameters.b_K)  # (*batch, S, D)
     v = projected(values, parameters.W_V, parameters.b_V)  # (*batch, S, D)
     split = split_heads.unchecked
-    return split(q, parameters.heads), split(k, parameters.heads), split(v, parameters.heads)
+    return (
+        split(q, parameters.heads),
+        split(k, parameters.heads),
+        split(v, parameters.heads),
+    )
 
 
 def with_head_axis(x: Array | None, batch_axes: int) -> Array | None:
     """Give a mask or bias that holds for all heads an axis of 1 for them.
 
-    The number of axes decides, never the sizes: where B = h = T, guessing by size would let a mask of one batch entry
-    fall on one head without an error.
+    The number of axes decides, never the sizes: where B = h = T, guessing by size would
+    let a mask of one batch entry fall on one head without an error.
     """
-    return x[..., None, :, :] if x is not None and x.ndim > 2 and x.ndim == batch_axes + 2 else x
+    return (
+        x[..., None, :, :]
+        if x is not None and x.ndim > 2 and x.ndim == batch_axes + 2
+        else x
+    )
 
 
 def of_head(x: Array | None, i: int) -> Array | None:
@@ -307,7 +355,8 @@ def without_shut_rows(
 ) -> tuple[Float[Array, "..."], Float[Array, "..."], Float[Array, "..."]]:
     """Set the rows to 0 that take part in no head, *before* they are projected.
 
-    The gradient of a projection multiplies by its input: NaN in padding would reach W through a gradient of 0.
+    The gradient of a projection multiplies by its input: NaN in padding would reach W
+    through a gradient of 0.
     """
     is_open = may_attend(mask, bias)
     if is_open is not None and is_open.ndim > 2:

@@ -6,8 +6,14 @@ from typing import Any
 import numpy as np
 
 from attention_in_detail._arrays import library_of
-from attention_in_detail._checks import need_axes, need_floating, need_integer, need_one_home, need_same
-from attention_in_detail.notation import Array, Float
+from attention_in_detail._checks import checked
+from attention_in_detail._parameter_checks import (
+    check_from_torch,
+    check_head,
+    check_init,
+    check_parameters,
+)
+from attention_in_detail.notation import Array, Float, Size
 
 __all__ = ["MultiHeadParameters"]
 
@@ -19,14 +25,16 @@ class MultiHeadParameters:
     .. math:: W^Q = [W^Q_1, \dots, W^Q_h], \quad W^K = [W^K_1, \dots, W^K_h], \quad W^V = [W^V_1, \dots, W^V_h],
         \quad D_h = D / h
 
-    Head i owns the columns from i·D_h to (i+1)·D_h of each, and the rows of the same numbers of W^O. Two sets of parameters are
-    the same only if they are one object: arrays have no plain ``==``.
+    Head i owns the columns from i·D_h to (i+1)·D_h of each, and the rows of the same
+    numbers of W^O. Two sets of parameters are the same only if they are one object:
+    arrays have no plain ``==``.
 
     Attributes:
         W_Q: projection of the queries, shape (D_q, D).
         W_K: projection of the keys, shape (D_k, D).
         W_V: projection of the values, shape (D_v, D).
-        W_O: projection of the concatenated heads, shape (D, D_out); None leaves the concatenation as it is.
+        W_O: projection of the concatenated heads, shape (D, D_out); None leaves the
+            concatenation as it is.
         b_Q: added to the projected queries, shape (D,), or None.
         b_K: added to the projected keys, shape (D,), or None.
         b_V: added to the projected values, shape (D,), or None.
@@ -34,7 +42,8 @@ class MultiHeadParameters:
         heads: the number of heads h; divides D.
 
     Raises:
-        TypeError: if an array is not floating, ``heads`` not an integer, or libraries, dtypes or devices are mixed.
+        TypeError: if an array is not floating, ``heads`` not an integer, or libraries,
+            dtypes or devices are mixed.
         ValueError: if sizes do not fit, or ``heads`` does not divide D.
 
     Source:
@@ -49,37 +58,20 @@ class MultiHeadParameters:
     b_K: Float[Array, " D"] | None = None
     b_V: Float[Array, " D"] | None = None
     b_O: Float[Array, " D_out"] | None = None
-    heads: int = field(kw_only=True)
+    heads: Size = field(kw_only=True)
 
-    def __post_init__(self) -> None:
-        need_integer("heads", self.heads, least=1)
-        given = self.arrays()
-        for name in ("W_Q", "W_K", "W_V"):
-            need_floating(name, getattr(self, name))
-        for name, x in given.items():
-            need_floating(name, x)
-            axes = ("rows", "columns") if name.startswith("W") else ("size",)
-            need_axes(name, x, axes)
-            if x.ndim > len(axes):
-                raise ValueError(f"{name} needs {len(axes)} axes, but has the shape {tuple(x.shape)}")
-        need_one_home(given)
-        for name in ("W_K", "W_V"):
-            need_same(name, getattr(self, name).shape[-1], "W_Q", self.D, "D", "all heads together share one width")
-        for name in ("b_Q", "b_K", "b_V"):
-            if name in given:
-                need_same(name, given[name].shape[0], "W_Q", self.D, "D", "a bias has one number a column")
-        if self.W_O is not None:
-            need_same("W_O", self.W_O.shape[0], "W_Q", self.D, "D", "W_O has one row a column of the concatenated heads")
-        if self.b_O is not None:
-            if self.W_O is None:
-                raise ValueError("b_O is given, but W_O is None; the bias of the output goes with its projection")
-            need_same("b_O", self.b_O.shape[0], "W_O", self.W_O.shape[1], "D_out", "a bias has one number a column")
-        if self.D == 0 or self.D % self.heads:
-            raise ValueError(f"heads = {self.heads} does not divide D = {self.D}; each head needs the same width D / heads >= 1")
+    def __new__(cls, *args: Any, **kwargs: Any) -> "MultiHeadParameters":
+        # The check comes before __init__, so before any run-time check of the
+        # annotations. Copying and unpickling call without arguments.
+        if args or kwargs:
+            check_parameters(*args, **kwargs)
+        return super().__new__(cls)
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays that are there, by name."""
-        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "heads"}
+        named = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name != "heads"
+        }
         return {name: x for name, x in named.items() if x is not None}
 
     @property
@@ -117,7 +109,8 @@ class MultiHeadParameters:
         """How many numbers these parameters are."""
         return sum(int(np.prod(x.shape)) for x in self.arrays().values())
 
-    def head(self, i: int) -> "MultiHeadParameters":
+    @checked(check_head)
+    def head(self, i: Size) -> "MultiHeadParameters":
         r"""Return the blocks of head i, as the parameters of attention with one head.
 
         .. math:: W^Q_i : (D_q, D_h), \quad W^K_i : (D_k, D_h), \quad W^V_i : (D_v, D_h), \quad W^O_i : (D_h, D_{out})
@@ -137,27 +130,29 @@ class MultiHeadParameters:
         Source:
             Vaswani et al. (2017), section 3.2.2.
         """
-        need_integer("i", i, least=0)
-        if i >= self.heads:
-            raise ValueError(f"i is {i}, but heads = {self.heads}; heads are counted from 0")
         own = slice(i * self.D_h, (i + 1) * self.D_h)
-        blocks = {name: x[..., own] for name, x in self.arrays().items() if name not in ("W_O", "b_O")}
+        blocks = {
+            name: x[..., own]
+            for name, x in self.arrays().items()
+            if name not in ("W_O", "b_O")
+        }
         blocks["W_O"] = None if self.W_O is None else self.W_O[own, :]
         return replace(self, **blocks, b_O=None, heads=1)
 
     @classmethod
+    @checked(check_init)
     def init(
         cls,
-        D: int,
-        heads: int,
+        D: Size,
+        heads: Size,
         *,
-        D_q: int | None = None,
-        D_k: int | None = None,
-        D_v: int | None = None,
-        D_out: int | None = None,
+        D_q: Size | None = None,
+        D_k: Size | None = None,
+        D_v: Size | None = None,
+        D_out: Size | None = None,
         bias: bool = True,
         output: bool = True,
-        seed: int,
+        seed: Size,
         like: Array | None = None,
     ) -> "MultiHeadParameters":
         r"""Draw parameters: each entry normal with variance 1 / (number of rows), each bias 0.
@@ -169,35 +164,30 @@ class MultiHeadParameters:
         Args:
             D: the width of all heads together.
             heads: the number of heads; divides D.
-            D_q: width of the queries; None means D. Likewise ``D_k``, ``D_v``, ``D_out``.
+            D_q: width of the queries; None means D. Likewise ``D_k``, ``D_v``,
+                ``D_out``.
             D_k: see ``D_q``.
             D_v: see ``D_q``.
             D_out: see ``D_q``.
             bias: whether to have biases.
             output: whether to have W_O (and its bias).
-            seed: of NumPy's generator. The same seed gives the same numbers in every library.
-            like: a floating array whose library, dtype and device to use; None means NumPy, float64.
+            seed: of NumPy's generator. The same seed gives the same numbers in every
+                library.
+            like: a floating array whose library, dtype and device to use; None means
+                NumPy, float64.
 
         Returns:
             The parameters.
 
         Raises:
-            TypeError: if a size or the seed is not an integer, or ``like`` not a floating array.
-            ValueError: if a size is below 1, ``heads`` does not divide D, or ``D_out`` is given without an output.
+            TypeError: if a size or the seed is not an integer, or ``like`` not a
+                floating array.
+            ValueError: if a size is below 1, ``heads`` does not divide D, or ``D_out``
+                is given without an output.
 
         Source:
             The variance follows LeCun et al. (1998), section 4.6.
         """
-        widths = {"D": D, "D_q": D_q, "D_k": D_k, "D_v": D_v, "D_out": D_out}
-        for name, width in widths.items():
-            if width is not None:
-                need_integer(name, width, least=1)
-        need_integer("heads", heads, least=1)
-        need_integer("seed", seed, least=0)
-        if D_out is not None and not output:
-            raise ValueError(f"D_out is {D_out}, but output is False; without W_O the output has the width D = {D}")
-        if like is not None:
-            need_floating("like", like)
         xp, where = library_of(like)
         dtype = xp.float64 if like is None else like.dtype
         rng = np.random.default_rng(seed)
@@ -220,13 +210,15 @@ class MultiHeadParameters:
         )
 
     @classmethod
+    @checked(check_from_torch)
     def from_torch(cls, module: Any) -> "MultiHeadParameters":
         r"""Read the weights of a ``torch.nn.MultiheadAttention``.
 
         .. math:: W = W_{\text{torch}}^\top
 
-        torch stores each projection transposed, and the first three packed into one where their widths agree. The arrays are views of
-        the module's own: gradients flow to it.
+        torch stores each projection transposed, and the first three packed into one
+        where their widths agree. The arrays are views of the module's own: gradients
+        flow to it.
 
         Args:
             module: a ``torch.nn.MultiheadAttention``.
@@ -236,25 +228,26 @@ class MultiHeadParameters:
 
         Raises:
             TypeError: if ``module`` has not the attributes of one.
-            ValueError: if it was made with ``add_bias_kv`` or ``add_zero_attn``, which have no counterpart here.
+            ValueError: if it was made with ``add_bias_kv`` or ``add_zero_attn``, which
+                have no counterpart here.
 
         Source:
             Documentation of ``torch.nn.MultiheadAttention``, PyTorch 2.13.
         """
-        wanted = ("num_heads", "in_proj_weight", "in_proj_bias", "out_proj", "bias_k", "bias_v", "add_zero_attn")
-        missing = [name for name in wanted if not hasattr(module, name)]
-        if missing:
-            raise TypeError(f"module must be a torch.nn.MultiheadAttention, not {type(module).__name__} (no {missing[0]})")
-        if module.bias_k is not None or module.bias_v is not None:
-            raise ValueError("module has add_bias_kv=True, which has no counterpart here; make it without")
-        if module.add_zero_attn:
-            raise ValueError("module has add_zero_attn=True, which has no counterpart here; make it without")
         D = module.embed_dim
         if module.in_proj_weight is not None:
             weights = [module.in_proj_weight[n * D : (n + 1) * D] for n in range(3)]
         else:
             weights = [module.q_proj_weight, module.k_proj_weight, module.v_proj_weight]
         packed = module.in_proj_bias
-        biases = [None if packed is None else packed[n * D : (n + 1) * D] for n in range(3)]
+        biases = [
+            None if packed is None else packed[n * D : (n + 1) * D] for n in range(3)
+        ]
         out = module.out_proj
-        return cls(*(W.mT for W in weights), out.weight.mT, *biases, out.bias, heads=module.num_heads)
+        return cls(
+            *(W.mT for W in weights),
+            out.weight.mT,
+            *biases,
+            out.bias,
+            heads=module.num_heads,
+        )

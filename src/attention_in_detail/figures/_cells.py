@@ -13,7 +13,9 @@ from ._type import put, width_of
 from .style import INK, text_colour
 
 
-def draw_cells(axes: Axes, values: np.ndarray, colours: Colormap, scale: Normalize, cell: float) -> np.ndarray:
+def draw_cells(
+    axes: Axes, values: np.ndarray, colours: Colormap, scale: Normalize, cell: float
+) -> np.ndarray:
     """Fill axes with the cells of a matrix, edged in ink so that pale and dark cells end visibly on either ground.
 
     Args:
@@ -42,12 +44,26 @@ def draw_cells(axes: Axes, values: np.ndarray, colours: Colormap, scale: Normali
         antialiased=edged,
         clip_on=False,
     )
-    axes.add_patch(Rectangle((0, 0), columns, rows, fill=False, edgecolor=INK, linewidth=1.0, clip_on=False))
+    axes.add_patch(
+        Rectangle(
+            (0, 0),
+            columns,
+            rows,
+            fill=False,
+            edgecolor=INK,
+            linewidth=1.0,
+            clip_on=False,
+        )
+    )
     return colours(scale(values))
 
 
 def write_in_cells(
-    axes: Axes, values: np.ndarray, colours: np.ndarray, size: float, words: Callable[[float], str]
+    axes: Axes,
+    values: np.ndarray,
+    colours: np.ndarray,
+    size: float,
+    words: Callable[[float], str],
 ) -> None:
     """Write into each cell what `words` makes of its value, dark or light, whichever stands out from the cell.
 
@@ -61,10 +77,20 @@ def write_in_cells(
     for (i, j), value in np.ndenumerate(values):
         text = words(float(value))
         if text:
-            put(axes, j + 0.5, i + 0.5, text, size, color=text_colour(colours[i, j]), gid=f"cell:{i}:{j}")
+            put(
+                axes,
+                j + 0.5,
+                i + 0.5,
+                text,
+                size,
+                color=text_colour(colours[i, j]),
+                gid=f"cell:{i}:{j}",
+            )
 
 
-def fitting_size(texts: list[str], room: float, largest: float, smallest: float) -> float:
+def fitting_size(
+    texts: list[str], room: float, largest: float, smallest: float
+) -> float:
     """Return the largest type size at which every text fits into `room` css pixels, between the two limits."""
     widest = max((width_of(t, largest) for t in texts), default=0.0)
     return largest if widest <= room else max(smallest, largest * room / widest)

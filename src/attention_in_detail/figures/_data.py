@@ -37,7 +37,9 @@ def numbers_of(name: str, values: Drawable) -> np.ndarray:
     return array
 
 
-def array_of(name: str, values: Drawable, axes: str, *, minus_infinity: bool = False) -> np.ndarray:
+def array_of(
+    name: str, values: Drawable, axes: str, *, minus_infinity: bool = False
+) -> np.ndarray:
     """Return `values` as a float64 array with the named axes and finite entries.
 
     Args:
@@ -53,7 +55,9 @@ def array_of(name: str, values: Drawable, axes: str, *, minus_infinity: bool = F
     expected = axes.split()
     if array.ndim != len(expected):
         wanted = f"({', '.join(expected)}{',' if len(expected) == 1 else ''})"
-        raise ValueError(f"{name} has {array.ndim} axes, shape {array.shape}; {len(expected)} are needed: {wanted}")
+        raise ValueError(
+            f"{name} has {array.ndim} axes, shape {array.shape}; {len(expected)} are needed: {wanted}"
+        )
     refused = ~np.isfinite(array)
     if minus_infinity:
         refused &= ~np.isneginf(array)
@@ -63,7 +67,14 @@ def array_of(name: str, values: Drawable, axes: str, *, minus_infinity: bool = F
     return array
 
 
-def same_size(first: str, first_axis: str, first_size: int, second: str, second_axis: str, second_size: int) -> None:
+def same_size(
+    first: str,
+    first_axis: str,
+    first_size: int,
+    second: str,
+    second_axis: str,
+    second_size: int,
+) -> None:
     """Refuse two sizes that have to agree and do not."""
     if first_size != second_size:
         raise ValueError(
@@ -71,7 +82,9 @@ def same_size(first: str, first_axis: str, first_size: int, second: str, second_
         )
 
 
-def words_of(name: str, words: Sequence[str], axis: str, size: int, of: str) -> list[str]:
+def words_of(
+    name: str, words: Sequence[str], axis: str, size: int, of: str
+) -> list[str]:
     """Return `words` as a list with one word for each position on an axis.
 
     Args:
@@ -85,13 +98,17 @@ def words_of(name: str, words: Sequence[str], axis: str, size: int, of: str) -> 
         ValueError: the number of words is not the size of the axis, or something is not a string.
     """
     if isinstance(words, str):
-        raise ValueError(f"{name} is one string; a list of {axis} = {size} strings is needed")
+        raise ValueError(
+            f"{name} is one string; a list of {axis} = {size} strings is needed"
+        )
     found = list(words)
     for position, word in enumerate(found):
         if not isinstance(word, str):
             raise ValueError(f"{name} is to hold strings; entry {position} is {word!r}")
     if len(found) != size:
-        raise ValueError(f"{name} has {len(found)} entries, axis {axis} of {of} has size {size}")
+        raise ValueError(
+            f"{name} has {len(found)} entries, axis {axis} of {of} has size {size}"
+        )
     return found
 
 
@@ -105,5 +122,7 @@ def weights_of(name: str, values: Drawable, axes: str) -> np.ndarray:
     outside = (array < 0) | (array > 1 + 1e-6)
     if outside.any():
         place = tuple(int(i) for i in np.argwhere(outside)[0])
-        raise ValueError(f"{name} must lie between 0 and 1: entry {place} is {array[place]:.6g}")
+        raise ValueError(
+            f"{name} must lie between 0 and 1: entry {place} is {array[place]:.6g}"
+        )
     return array

@@ -16,7 +16,9 @@ from .style import INK, TEXT, drawing_style, points
 
 
 @lru_cache(maxsize=4096)
-def width_of(words: str, size: float = TEXT, *, bold: bool = False, literal: bool = False) -> float:
+def width_of(
+    words: str, size: float = TEXT, *, bold: bool = False, literal: bool = False
+) -> float:
     """Return how wide words are, in css pixels.
 
     Args:
@@ -26,9 +28,13 @@ def width_of(words: str, size: float = TEXT, *, bold: bool = False, literal: boo
         literal: whether dollar signs stand for themselves.
     """
     with drawing_style():
-        font = FontProperties(family="DejaVu Sans", size=points(size), weight="bold" if bold else "normal")
+        font = FontProperties(
+            family="DejaVu Sans", size=points(size), weight="bold" if bold else "normal"
+        )
         mathematics = not literal and words.count("$") >= 2
-        return RendererAgg(8, 8, PIXELS_PER_INCH).get_text_width_height_descent(words, font, mathematics)[0]
+        return RendererAgg(8, 8, PIXELS_PER_INCH).get_text_width_height_descent(
+            words, font, mathematics
+        )[0]
 
 
 def token_width(token: str, size: float = TEXT) -> float:
@@ -36,7 +42,9 @@ def token_width(token: str, size: float = TEXT) -> float:
     return width_of(visible(token), size, literal=not is_mathematics(token))
 
 
-def put(axes: Axes, x: float, y: float, words: str, size: float = TEXT, **options: Any) -> Text:
+def put(
+    axes: Axes, x: float, y: float, words: str, size: float = TEXT, **options: Any
+) -> Text:
     """Put words at a place given in the coordinates of the axes: centred and in ink unless `options` say otherwise.
 
     Args:
@@ -47,16 +55,27 @@ def put(axes: Axes, x: float, y: float, words: str, size: float = TEXT, **option
         size: type size in css pixels.
         options: further keywords of `matplotlib.axes.Axes.text`.
     """
-    defaults = {"ha": "center", "va": "center_baseline", "color": INK, "family": "DejaVu Sans"}
+    defaults = {
+        "ha": "center",
+        "va": "center_baseline",
+        "color": INK,
+        "family": "DejaVu Sans",
+    }
     return axes.text(x, y, words, fontsize=points(size), **{**defaults, **options})
 
 
-def put_token(axes: Axes, x: float, y: float, token: str, size: float = TEXT, **options: Any) -> Text:
+def put_token(
+    axes: Axes, x: float, y: float, token: str, size: float = TEXT, **options: Any
+) -> Text:
     """Put a token: letter by letter as it is, unless the whole of it is mathematics between dollar signs."""
-    return put(axes, x, y, visible(token), size, parse_math=is_mathematics(token), **options)
+    return put(
+        axes, x, y, visible(token), size, parse_math=is_mathematics(token), **options
+    )
 
 
-def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
+def wrapped(
+    words: str, room: float, size: float = TEXT, *, bold: bool = False
+) -> list[str]:
     """Break words into lines that fit into `room` css pixels; a single longer word keeps a line to itself."""
     lines: list[str] = []
     for word in words.split():

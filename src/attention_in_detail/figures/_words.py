@@ -12,7 +12,16 @@ LISTED = 8
 
 def plain(words: str) -> str:
     """Return words without the signs of mathematical typesetting, as a screen reader should say them."""
-    for sign, spoken in (("$", ""), ("\\top", "T"), ("\\sqrt", "root of "), ("\\cdot", "·"), ("\\", "")):
+    for sign, spoken in (
+        ("$", ""),
+        ("\\,", " "),
+        ("_{", "_"),
+        ("^{", "^"),
+        ("\\top", "T"),
+        ("\\sqrt", "root of "),
+        ("\\cdot", "·"),
+        ("\\", ""),
+    ):
         words = words.replace(sign, spoken)
     return words.replace("{", "").replace("}", "")
 
@@ -42,20 +51,21 @@ def names(kind: str, tokens: Sequence[str] | None, size: int) -> list[str]:
     if tokens is None:
         return [f"{kind} {i + 1}" for i in range(size)]
     quoted = [plain(t) if is_mathematics(t) else f"“{visible(t)}”" for t in tokens]
-    return [f"{q} (position {i + 1})" if quoted.count(q) > 1 else q for i, q in enumerate(quoted)]
+    return [
+        f"{q} (position {i + 1})" if quoted.count(q) > 1 else q
+        for i, q in enumerate(quoted)
+    ]
 
 
 def number(value: float, digits: int = 2) -> str:
     """Return a number as it is printed in a cell: rounded, except an exact integer, which has no decimals.
 
-    So 0 is a weight that is exactly zero and 0.00 one that rounds to it. The minus is a real minus sign.
+    So 0 is a weight that is exactly zero and 0.00 one that rounds to it, without a sign.
     """
     if np.isneginf(value):
         return "−∞"
-    words = f"{value:.0f}" if value == round(value) else f"{value:.{digits}f}"
-    if words.startswith("-"):
-        words = "−" + words[1:]
-    return words
+    words = f"{abs(value):.0f}" if value == round(value) else f"{abs(value):.{digits}f}"
+    return f"−{words}" if value < 0 and float(words) else words
 
 
 def brief(value: float) -> str:
@@ -71,15 +81,17 @@ def brief(value: float) -> str:
         words = f"{size:,.0f}"
     else:
         words = f"{size:.3g}"
-        if "." not in words and size != round(size) and size < 100:
-            words = f"{size:.1f}"
     return ("−" if value < 0 else "") + words
 
 
 def listing(parts: Sequence[str], what: str, limit: int = LISTED) -> str:
     """Join the parts of a list, shortened to `limit` parts and the count of the others."""
     shown = "; ".join(parts[:limit])
-    return shown if len(parts) <= limit else f"{shown}; …and {len(parts) - limit} more {what}"
+    return (
+        shown
+        if len(parts) <= limit
+        else f"{shown}; …and {len(parts) - limit} more {what}"
+    )
 
 
 def together(words: Sequence[str]) -> str:
@@ -98,7 +110,11 @@ def strongest(row: np.ndarray, keys: Sequence[str], digits: int = 2) -> str:
     top = row.max()
     if np.isneginf(top):
         return "none, all are shut out"
-    best = np.flatnonzero(np.isclose(row, top, rtol=1e-6, atol=0)) if top != 0 else np.flatnonzero(row == 0)
+    best = (
+        np.flatnonzero(np.isclose(row, top, rtol=1e-6, atol=0))
+        if top != 0
+        else np.flatnonzero(row == 0)
+    )
     value = number(float(top), digits)
     if len(best) == len(row) and len(row) > 1:
         return f"all {len(row)} keys alike ({value})"
@@ -108,7 +124,9 @@ def strongest(row: np.ndarray, keys: Sequence[str], digits: int = 2) -> str:
     return f"{together([keys[j] for j in best])} ({value}{each})"
 
 
-def strongest_keys(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], digits: int = 2) -> str:
+def strongest_keys(
+    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], digits: int = 2
+) -> str:
     """Say for each query which key has its largest weight, in one sentence.
 
     Args:

@@ -11,9 +11,29 @@ from matplotlib.colors import Colormap, ListedColormap, Normalize
 from ._cells import draw_cells, fitting_size, write_in_cells
 from ._data import Drawable, array_of, weights_of, words_of
 from ._type import put, put_token, token_width, width_of, wrapped
-from ._words import LISTED, listing, names, number, plain, strongest, strongest_keys, together, zeros
+from ._words import (
+    LISTED,
+    listing,
+    names,
+    number,
+    plain,
+    strongest,
+    strongest_keys,
+    together,
+    zeros,
+)
 from .picture import Picture
-from .style import INK, PAPER, SCORES_MAP, SMALL, TEXT, TITLE, WEIGHTS_MAP, drawing_style, text_colour
+from .style import (
+    INK,
+    PAPER,
+    SCORES_MAP,
+    SMALL,
+    TEXT,
+    TITLE,
+    WEIGHTS_MAP,
+    drawing_style,
+    text_colour,
+)
 
 TICK = "✓"
 
@@ -76,16 +96,30 @@ def weights_heatmap(
             of tokens that is not the size of its axis.
     """
     if kind not in _KINDS:
-        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(map(repr, _KINDS))}")
+        raise ValueError(
+            f"kind is {kind!r}; it must be one of {', '.join(map(repr, _KINDS))}"
+        )
     look = _KINDS[kind]
     values = look.read(weights)
     T, S = values.shape
-    rows = None if query_tokens is None else words_of("query_tokens", query_tokens, "T", T, "weights")
-    columns = None if key_tokens is None else words_of("key_tokens", key_tokens, "S", S, "weights")
+    rows = (
+        None
+        if query_tokens is None
+        else words_of("query_tokens", query_tokens, "T", T, "weights")
+    )
+    columns = (
+        None
+        if key_tokens is None
+        else words_of("key_tokens", key_tokens, "S", S, "weights")
+    )
     if maximum is not None and not maximum > 0:
-        raise ValueError(f"maximum is {maximum}; the value of the darkest cell must be positive")
+        raise ValueError(
+            f"maximum is {maximum}; the value of the darkest cell must be positive"
+        )
     if text_alternative is None:
-        said = look.says(values, names("query", rows, T), names("key", columns, S), digits)
+        said = look.says(
+            values, names("query", rows, T), names("key", columns, S), digits
+        )
         heading = f"{plain(title)}. " if title else ""
         text_alternative = f"{heading}{look.title}, {T} {query_label} (rows) by {S} {key_label} (columns). {said}"
     with drawing_style():
@@ -126,13 +160,23 @@ def _draw(
     right = 14.0
     cell = _cell_side(S, left + right, numbers)
     label_size = TEXT if cell >= 18 else max(12, cell - 3)
-    every = 1 if cell >= 13 else int(np.ceil(22 / cell))  # cells too small for a label each: every second, third, …
+    every = (
+        1 if cell >= 13 else int(np.ceil(22 / cell))
+    )  # cells too small for a label each: every second, third, …
     column_widths = [token_width(t, label_size) for t in columns]
     upright = max(column_widths) <= cell * every - 4
     column_room = (22 if upright else max(column_widths) + 8) if columns else 0
     across = left + cell * S + right
-    heading = [] if title is None else wrapped(title, max(across, 420) - 20, TITLE, bold=True)
-    across = max([across, *(width_of(line, TITLE, bold=True) + 20 for line in heading), 230 if with_bar else 0])
+    heading = (
+        [] if title is None else wrapped(title, max(across, 420) - 20, TITLE, bold=True)
+    )
+    across = max(
+        [
+            across,
+            *(width_of(line, TITLE, bold=True) + 20 for line in heading),
+            230 if with_bar else 0,
+        ]
+    )
     left += (across - left - cell * S - right) / 2
     top = 8 + 23 * len(heading) + 24 + column_room
     down = top + cell * T + (66 if with_bar else 34 if mask else 10)
@@ -141,20 +185,60 @@ def _draw(
     page = picture.page()
     for n, line in enumerate(heading):
         put(page, across / 2, 18 + 23 * n, line, TITLE, weight="bold", gid="title")
-    put(page, left + cell * S / 2, 18 + 23 * len(heading), labels[1], SMALL, style="italic", gid="key label")
-    put(page, left - row_room - 14, top + cell * T / 2, labels[0], SMALL, style="italic", rotation=90, va="center", gid="query label")
+    put(
+        page,
+        left + cell * S / 2,
+        18 + 23 * len(heading),
+        labels[1],
+        SMALL,
+        style="italic",
+        gid="key label",
+    )
+    put(
+        page,
+        left - row_room - 14,
+        top + cell * T / 2,
+        labels[0],
+        SMALL,
+        style="italic",
+        rotation=90,
+        va="center",
+        gid="query label",
+    )
     for i in range(0, T, every):
-        put_token(page, left - 8, top + cell * (i + 0.5), rows[i], label_size, ha="right", gid=f"query:{i}")
+        put_token(
+            page,
+            left - 8,
+            top + cell * (i + 0.5),
+            rows[i],
+            label_size,
+            ha="right",
+            gid=f"query:{i}",
+        )
     for j in range(0, S, every):
-        place = {"va": "baseline"} if upright else {"rotation": 90, "va": "bottom", "rotation_mode": "default"}
-        put_token(page, left + cell * (j + 0.5), top - 7, columns[j], label_size, gid=f"key:{j}", **place)
+        place = (
+            {"va": "baseline"}
+            if upright
+            else {"rotation": 90, "va": "bottom", "rotation_mode": "default"}
+        )
+        put_token(
+            page,
+            left + cell * (j + 0.5),
+            top - 7,
+            columns[j],
+            label_size,
+            gid=f"key:{j}",
+            **place,
+        )
 
     low, high = look.limits(values)
     if maximum is not None:
         low, high = (-maximum, maximum) if low < 0 else (0.0, maximum)
     scale = Normalize(low, high, clip=True)
     axes = picture.axes_at(left, top, cell * S, cell * T)
-    colours = draw_cells(axes, np.where(np.isneginf(values), 0, values), look.colours, scale, cell)
+    colours = draw_cells(
+        axes, np.where(np.isneginf(values), 0, values), look.colours, scale, cell
+    )
     if mask:
         if cell >= 12:
             write_in_cells(axes, values, colours, min(20, cell * 0.6), look.sign)
@@ -162,24 +246,39 @@ def _draw(
     elif numbers:
         texts = [look.in_cell(float(v), digits) for v in values.flat]
         size = fitting_size(texts, cell - 6, TEXT, 9)
-        write_in_cells(axes, values, colours, size, lambda value: look.in_cell(value, digits))
+        write_in_cells(
+            axes, values, colours, size, lambda value: look.in_cell(value, digits)
+        )
     else:
         _mark(axes, look, values, colours, cell)
-        _colour_bar(picture, look, scale, left + cell * S / 2, top + cell * T + 16, max(cell * S, 150))
+        _colour_bar(
+            picture,
+            look,
+            scale,
+            left + cell * S / 2,
+            top + cell * T + 16,
+            max(cell * S, 150),
+        )
     return picture
 
 
 def _cell_side(S: int, beside: float, numbers: bool) -> float:
     """Choose the side of a cell so that the map is as narrow as its type allows."""
     largest = 52 if numbers else 40
-    for budget, enough in ((480, 40 if numbers else 19), (560, 36 if numbers else 17), (720, 0)):
+    for budget, enough in (
+        (480, 40 if numbers else 19),
+        (560, 36 if numbers else 17),
+        (720, 0),
+    ):
         side = min(largest, (budget - beside) / S)
         if side >= enough:
             break
     return float(np.floor(side)) if side >= 6 else max(side, 60 / S)
 
 
-def _mark(axes, look: _Kind, values: np.ndarray, colours: np.ndarray, cell: float) -> None:
+def _mark(
+    axes, look: _Kind, values: np.ndarray, colours: np.ndarray, cell: float
+) -> None:
     """Put the signs that a map without numbers carries, so that colour is not alone in telling its story."""
     if cell < 10:
         return
@@ -190,24 +289,56 @@ def _mark(axes, look: _Kind, values: np.ndarray, colours: np.ndarray, cell: floa
         if row.any():
             j = int(row.argmax())
             axes.plot(
-                j + 0.5, i + 0.5, "o", color=text_colour(colours[i, j]), markersize=cell * 0.2, gid=f"strongest:{i}"
+                j + 0.5,
+                i + 0.5,
+                "o",
+                color=text_colour(colours[i, j]),
+                markersize=cell * 0.2,
+                gid=f"strongest:{i}",
             )
 
 
-def _colour_bar(picture: Picture, look: _Kind, scale: Normalize, centre: float, top: float, width: float) -> None:
+def _colour_bar(
+    picture: Picture,
+    look: _Kind,
+    scale: Normalize,
+    centre: float,
+    top: float,
+    width: float,
+) -> None:
     """Draw the scale of the colours below a map, with its numbers."""
     low, high = float(scale.vmin), float(scale.vmax)
     left = centre - width / 2
     bar = picture.axes_at(left, top, width, 11)
     steps = np.linspace(low, high, 64)[None, :]
-    bar.pcolormesh(np.linspace(low, high, 65), [0, 1], steps, cmap=look.colours, norm=scale, edgecolors="face")
+    bar.pcolormesh(
+        np.linspace(low, high, 65),
+        [0, 1],
+        steps,
+        cmap=look.colours,
+        norm=scale,
+        edgecolors="face",
+    )
     bar.set_yticks([])
     bar.set_xticks([])
     for spine in bar.spines.values():
         spine.set_color(INK)
     page = picture.page()
-    for value, place, side in ((low, left, "left"), ((low + high) / 2, centre, "center"), (high, left + width, "right")):
-        put(page, place, top + 26, number(value), SMALL, ha=side, va="baseline", gid="scale")
+    for value, place, side in (
+        (low, left, "left"),
+        ((low + high) / 2, centre, "center"),
+        (high, left + width, "right"),
+    ):
+        put(
+            page,
+            place,
+            top + 26,
+            number(value),
+            SMALL,
+            ha=side,
+            va="baseline",
+            gid="scale",
+        )
     put(page, centre, top + 44, look.legend, SMALL, va="baseline", gid="legend")
 
 
@@ -225,24 +356,41 @@ def _read_mask(values: Drawable) -> np.ndarray:
     other = (array != 0) & (array != 1)
     if other.any():
         place = tuple(int(i) for i in np.argwhere(other)[0])
-        raise ValueError(f"weights is to be a mask of true and false: entry {place} is {array[place]:.6g}")
+        raise ValueError(
+            f"weights is to be a mask of true and false: entry {place} is {array[place]:.6g}"
+        )
     return array
 
 
-def _says_weights(values: np.ndarray, queries: list[str], keys: list[str], digits: int) -> str:
+def _says_weights(
+    values: np.ndarray, queries: list[str], keys: list[str], digits: int
+) -> str:
     return strongest_keys(values, queries, keys, digits) + zeros(values)
 
 
-def _says_scores(values: np.ndarray, queries: list[str], keys: list[str], digits: int) -> str:
-    parts = [f"{query}: {strongest(row, keys, digits)}" for query, row in zip(queries, values, strict=True)]
+def _says_scores(
+    values: np.ndarray, queries: list[str], keys: list[str], digits: int
+) -> str:
+    parts = [
+        f"{query}: {strongest(row, keys, digits)}"
+        for query, row in zip(queries, values, strict=True)
+    ]
     shut = int(np.isneginf(values).sum())
-    masked = f" {shut} of {values.size} scores are −∞: shut out by a mask." if shut else ""
+    masked = (
+        f" {shut} of {values.size} scores are −∞: shut out by a mask." if shut else ""
+    )
     finite = values[~np.isneginf(values)]
-    span = f" Scores lie between {number(finite.min(), digits)} and {number(finite.max(), digits)}." if finite.size else ""
+    span = (
+        f" Scores lie between {number(finite.min(), digits)} and {number(finite.max(), digits)}."
+        if finite.size
+        else ""
+    )
     return f"Largest score of each query: {listing(parts, 'queries')}.{span}{masked}"
 
 
-def _says_mask(values: np.ndarray, queries: list[str], keys: list[str], digits: int) -> str:
+def _says_mask(
+    values: np.ndarray, queries: list[str], keys: list[str], digits: int
+) -> str:
     parts = []
     for query, row in zip(queries, values, strict=True):
         may = np.flatnonzero(row)

@@ -34,13 +34,20 @@ class Picture(Figure):
     def __init__(self, width: float, height: float, *, text_alternative: str) -> None:
         self.css_width, self.css_height = round(width), round(height)
         if not 1 <= self.css_width <= WIDEST:
-            raise ValueError(f"width is {self.css_width} css pixels, a page has room for 1 to {WIDEST}")
+            raise ValueError(
+                f"width is {self.css_width} css pixels, a page has room for 1 to {WIDEST}"
+            )
         if self.css_height < 1:
-            raise ValueError(f"height is {self.css_height} css pixels, at least 1 is needed")
+            raise ValueError(
+                f"height is {self.css_height} css pixels, at least 1 is needed"
+            )
         self.text_alternative = text_alternative
         with drawing_style():
             super().__init__(
-                figsize=(self.css_width / PIXELS_PER_INCH, self.css_height / PIXELS_PER_INCH),
+                figsize=(
+                    self.css_width / PIXELS_PER_INCH,
+                    self.css_height / PIXELS_PER_INCH,
+                ),
                 dpi=PIXELS_PER_INCH,
                 facecolor="none",
                 edgecolor="none",
@@ -54,13 +61,17 @@ class Picture(Figure):
     @text_alternative.setter
     def text_alternative(self, words: str) -> None:
         if not isinstance(words, str) or not words.strip():
-            raise ValueError("text_alternative is empty: say in words what the picture shows")
+            raise ValueError(
+                "text_alternative is empty: say in words what the picture shows"
+            )
         self._text_alternative = " ".join(words.split())
 
     def axes_at(self, left: float, top: float, width: float, height: float) -> Axes:
         """Add axes without a ground, at a place given in css pixels from the top left corner of the picture."""
         across, down = self.css_width, self.css_height
-        axes = self.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
+        axes = self.add_axes(
+            (left / across, 1 - (top + height) / down, width / across, height / down)
+        )
         axes.set_facecolor("none")
         return axes
 
@@ -77,7 +88,11 @@ class Picture(Figure):
         stream = io.BytesIO()
         with drawing_style():
             self.savefig(
-                stream, format="png", dpi=2 * PIXELS_PER_INCH, transparent=True, metadata={"Software": None}
+                stream,
+                format="png",
+                dpi=2 * PIXELS_PER_INCH,
+                transparent=True,
+                metadata={"Software": None},
             )
         return stream.getvalue()
 
@@ -89,5 +104,9 @@ class Picture(Figure):
             "image/png": base64.b64encode(self.png()).decode("ascii"),
             "text/plain": f"Figure: {self.text_alternative}",
         }
-        image = {"alt": self.text_alternative, "width": self.css_width, "height": self.css_height}
+        image = {
+            "alt": self.text_alternative,
+            "width": self.css_width,
+            "height": self.css_height,
+        }
         return data, {"image/png": image}

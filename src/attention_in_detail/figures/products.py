@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_hex
 from matplotlib.patches import Rectangle
 
-from ._cells import fitting_size
+from ._cells import draw_cells, fitting_size
 from ._data import Drawable, array_of, same_size, weights_of
-from ._type import put
+from ._type import put, width_of
 from ._words import number, plain
 from .picture import Picture
-from .style import DARK_TEXT, INK, PAPER, SERIES, SMALL, TEXT, TINTS, TITLE, WEIGHTS_MAP, drawing_style, points, text_colour
+from .style import (
+    INK,
+    PAPER,
+    SERIES,
+    SMALL,
+    TEXT,
+    TINTS,
+    TITLE,
+    WEIGHTS_MAP,
+    drawing_style,
+    points,
+    text_colour,
+)
 
 MOST_NUMBERS = 6
 """The longest axis, in cells, of a matrix that is drawn with its numbers."""
+
+GAP = 16
+"""Room between the blocks of a product, in css pixels."""
+
+CAPTION = 66
+"""Room above a block for its symbol, its shape and the names of its columns, in css pixels."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +49,8 @@ class _Matrix:
     entries: np.ndarray | None
     tint: str
     edge: str
+    rows_are: str = ""  # the letter of the vectors that are its rows
+    columns_are: str = ""  # the letter of the vectors that are its columns
     shaded: bool = False  # cells coloured by value, as in a heat map of weights
 
 
@@ -72,11 +93,19 @@ def matrix_products(
         ValueError: an array has not two axes, is not finite, or has a size that does not fit to the others;
             `highlight` is not the index of a query.
     """
-    Q, K, V = array_of("queries", queries, "T D_k"), array_of("keys", keys, "S D_k"), array_of("values", values, "S D_v")
+    Q, K, V = (
+        array_of("queries", queries, "T D_k"),
+        array_of("keys", keys, "S D_k"),
+        array_of("values", values, "S D_v"),
+    )
     same_size("queries", "D_k", Q.shape[1], "keys", "D_k", K.shape[1])
     same_size("keys", "S", K.shape[0], "values", "S", V.shape[0])
     (T, D_k), (S, D_v) = Q.shape, V.shape
-    Z = None if scores is None else array_of("scores", scores, "T S", minus_infinity=True)
+    Z = (
+        None
+        if scores is None
+        else array_of("scores", scores, "T S", minus_infinity=True)
+    )
     A = None if weights is None else weights_of("weights", weights, "T S")
     Y = None if output is None else array_of("output", output, "T D_v")
     for name, array in (("scores", Z), ("weights", A)):
@@ -87,15 +116,29 @@ def matrix_products(
         same_size("queries", "T", T, "output", "T", Y.shape[0])
         same_size("values", "D_v", D_v, "output", "D_v", Y.shape[1])
     if highlight is not None and not 0 <= highlight < T:
-        raise ValueError(f"highlight is {highlight}; the queries have indices 0 to {T - 1}")
+        raise ValueError(
+            f"highlight is {highlight}; the queries have indices 0 to {T - 1}"
+        )
 
     blue, orange, green, purple = range(4)
     blocks = {
-        "Q": _Matrix("$Q$", ("T", "D_k"), (T, D_k), Q, TINTS[blue], SERIES[blue]),
-        "K": _Matrix(r"$K^\top$", ("D_k", "S"), (D_k, S), K.T, TINTS[orange], SERIES[orange]),
+        "Q": _Matrix(
+            "$Q$", ("T", "D_k"), (T, D_k), Q, TINTS[blue], SERIES[blue], rows_are="q"
+        ),
+        "K": _Matrix(
+            r"$K^\top$",
+            ("D_k", "S"),
+            (D_k, S),
+            K.T,
+            TINTS[orange],
+            SERIES[orange],
+            columns_are="k",
+        ),
         "Z": _Matrix("$Z$", ("T", "S"), (T, S), Z, PAPER, INK),
         "A": _Matrix("$A$", ("T", "S"), (T, S), A, PAPER, INK, shaded=True),
-        "V": _Matrix("$V$", ("S", "D_v"), (S, D_v), V, TINTS[green], SERIES[green]),
+        "V": _Matrix(
+            "$V$", ("S", "D_v"), (S, D_v), V, TINTS[green], SERIES[green], rows_are="v"
+        ),
         "Y": _Matrix("$Y$", ("T", "D_v"), (T, D_v), Y, TINTS[purple], SERIES[purple]),
     }
     small = max(T, S, D_k, D_v) <= MOST_NUMBERS
@@ -105,7 +148,13 @@ def matrix_products(
         return _draw(blocks, scores_formula, small, highlight, digits, text_alternative)
 
 
-def _words(blocks: dict[str, _Matrix], formula: str, small: bool, highlight: int | None, digits: int) -> str:
+def _words(
+    blocks: dict[str, _Matrix],
+    formula: str,
+    small: bool,
+    highlight: int | None,
+    digits: int,
+) -> str:
     """Say both products with their shapes, and the rows of the results where their numbers are drawn."""
 
     def shape(name: str) -> str:
@@ -121,98 +170,167 @@ def _words(blocks: dict[str, _Matrix], formula: str, small: bool, highlight: int
         for name in ("Z", "A", "Y"):
             entries = blocks[name].entries
             if entries is not None:
-                rows = ["  ".join(number(float(x), digits) for x in row).replace("  ", ", ") for row in entries]
+                rows = [
+                    ", ".join(number(float(x), digits) for x in row) for row in entries
+                ]
                 words += f" Rows of {name}: {'; '.join(rows)}."
     if highlight is not None:
         words += f" The row of query {highlight + 1} is framed in Q, Z, A and Y."
     return words
 
 
-def _lengths(blocks: dict[str, _Matrix], small: bool) -> dict[str, float]:
-    """Return the drawn length of each axis in css pixels: true to scale for cells, roughly so for larger blocks."""
-    sizes = {axis: size for block in blocks.values() for axis, size in zip(block.axes, block.shape, strict=True)}
+def _lengths(
+    blocks: dict[str, _Matrix], small: bool
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the drawn length of each axis across and down the page, in css pixels.
+
+    Small matrices are true to scale, in cells; larger ones are so roughly, by the root of their sizes.
+    """
+    sizes = {
+        axis: size
+        for block in blocks.values()
+        for axis, size in zip(block.axes, block.shape, strict=True)
+    }
     if small:
-        cell = min(46.0, np.floor(372 / (max(sizes["D_k"] + sizes["S"], sizes["S"] + sizes["D_v"]))))
-        return {axis: cell * size for axis, size in sizes.items()}
+        cell = min(50.0, np.floor(400 / (sizes["S"] + max(sizes["D_k"], sizes["D_v"]))))
+        across = {axis: cell * size for axis, size in sizes.items()}
+        return across, {axis: 38.0 * size for axis, size in sizes.items()}
     longest = max(sizes.values())
-    return {axis: 62 + 108 * float(np.sqrt(size / longest)) for axis, size in sizes.items()}
+    across = {
+        axis: 62 + 108 * float(np.sqrt(size / longest)) for axis, size in sizes.items()
+    }
+    return across, {axis: 0.8 * length for axis, length in across.items()}
 
 
 def _draw(
-    blocks: dict[str, _Matrix], formula: str, small: bool, highlight: int | None, digits: int, text_alternative: str
+    blocks: dict[str, _Matrix],
+    formula: str,
+    small: bool,
+    highlight: int | None,
+    digits: int,
+    text_alternative: str,
 ) -> Picture:
     """Lay the two products out one below the other and draw their six blocks."""
-    length = _lengths(blocks, small)
-    gap, caption, edge = 16, 40, 30
-    across = 2 * edge + gap + length["S"] + max(length["D_k"], length["D_v"])
-    first_top = 44
-    first_down = caption + length["D_k"] + gap + max(length["T"], 0) + 46
-    second_top = first_top + first_down + 62
-    down = second_top + caption + length["S"] + gap + length["T"] + 52
-    picture = Picture(max(across, 330), down, text_alternative=text_alternative)
+    across, down = _lengths(blocks, small)
+    edge = 32
+    width = 2 * edge + GAP + across["S"] + max(across["D_k"], across["D_v"])
+    first = 36 + CAPTION - (0 if small else 12) + down["D_k"] + GAP  # top of Z
+    second = first + down["T"] + 102 + CAPTION + down["S"] + GAP  # top of Y
+    picture = Picture(
+        max(width, 330), second + down["T"] + 46, text_alternative=text_alternative
+    )
+    left = (picture.css_width - width) / 2 + edge
     page = picture.page()
-    left = (picture.css_width - across) / 2 + edge
+    pen = _Pen(
+        page,
+        across,
+        down,
+        small,
+        _type_size(blocks, across, digits) if small else 0,
+        digits,
+        highlight,
+    )
 
-    put(page, picture.css_width / 2, 20, formula, TITLE + 1, gid="formula")
-    corner = (left + length["D_k"] + gap, first_top + caption + length["D_k"] + gap)
-    _draw_product(page, blocks["Q"], blocks["K"], blocks["Z"], corner, length, gap, highlight, digits, small)
-    middle = first_top + first_down + 20
-    _arrow(page, corner[0] + length["S"] / 2, middle - 20, middle + 4)
-    put(page, picture.css_width / 2, middle + 26, "$A$ = softmax of each row of $Z$,   $Y = A\\,V$", TITLE, gid="formula")
-    corner = (left + length["S"] + gap, second_top + caption + length["S"] + gap)
-    _draw_product(page, blocks["A"], blocks["V"], blocks["Y"], corner, length, gap, highlight, digits, small)
+    centre = picture.css_width / 2
+    put(page, centre, 20, formula, TITLE + 1, gid="formula")
+    pen.product(
+        blocks["Q"], blocks["K"], blocks["Z"], left + across["D_k"] + GAP, first
+    )
+    below = first + down["T"]
+    _arrow(page, left + across["D_k"] + GAP + across["S"] / 2, below + 48, below + 72)
+    put(
+        page,
+        centre,
+        below + 94,
+        "$A$ = softmax of each row of $Z$,   $Y = A\\,V$",
+        TITLE,
+        gid="formula",
+    )
+    pen.product(blocks["A"], blocks["V"], blocks["Y"], left + across["S"] + GAP, second)
     return picture
 
 
-def _draw_product(
-    page: Axes,
-    factor: _Matrix,
-    above: _Matrix,
-    result: _Matrix,
-    corner: tuple[float, float],
-    length: dict[str, float],
-    gap: float,
-    highlight: int | None,
-    digits: int,
-    small: bool,
-) -> None:
-    """Draw one product: `factor` left of the result, `above` over it; `corner` is the top left of the result."""
-    across, down = corner
-    rows, shared, columns = length[factor.axes[0]], length[factor.axes[1]], length[above.axes[1]]
-    _draw_block(page, above, across, down - gap - shared, columns, shared, small, None, digits, name_above=True)
-    _draw_block(page, factor, across - gap - shared, down, shared, rows, small, highlight, digits)
-    _draw_block(page, result, across, down, columns, rows, small, highlight, digits)
+def _type_size(
+    blocks: dict[str, _Matrix], across: dict[str, float], digits: int
+) -> float:
+    """Return the one type size in which all numbers of the picture fit into their cells."""
+    given = [
+        block.entries.ravel() for block in blocks.values() if block.entries is not None
+    ]
+    texts = [number(float(x), digits) for x in np.concatenate(given)]
+    cell = across["S"] / blocks["Z"].shape[1]
+    return fitting_size(texts, cell - 5, TEXT, 9)
 
 
-def _draw_block(
-    page: Axes,
-    block: _Matrix,
-    left: float,
-    top: float,
-    width: float,
-    height: float,
-    small: bool,
-    highlight: int | None,
-    digits: int,
-    *,
-    name_above: bool = False,
-) -> None:
-    """Draw one matrix with its symbol and shape, above it or below it."""
-    rows, columns = block.shape
-    page.add_patch(Rectangle((left, top), width, height, facecolor=block.tint, edgecolor=block.edge, linewidth=1.5))
-    if small:
-        _draw_entries(page, block, left, top, width / columns, height / rows, digits)
-    elif block.entries is not None and block.shaded:
-        colours = WEIGHTS_MAP(Normalize(0, float(block.entries.max()) or 1)(block.entries))
-        page.imshow(
-            colours, extent=(left, left + width, top + height, top), interpolation="nearest", aspect="auto", zorder=1.5
+@dataclass(frozen=True)
+class _Pen:
+    """Draws blocks on a page, with lengths, type and choices that are the same for the whole picture."""
+
+    page: Axes
+    across: dict[str, float]
+    down: dict[str, float]
+    small: bool
+    size: float
+    digits: int
+    highlight: int | None
+
+    def product(
+        self, factor: _Matrix, above: _Matrix, result: _Matrix, left: float, top: float
+    ) -> None:
+        """Draw one product: `factor` left of the result, `above` over it; the result starts at (left, top)."""
+        shared_across, shared_down = (
+            self.across[factor.axes[1]],
+            self.down[above.axes[0]],
         )
-        page.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=block.edge, linewidth=1.5, zorder=2))
-    if highlight is not None and small:
-        step = height / rows
-        page.add_patch(
-            Rectangle(
-                (left, top + step * highlight),
+        self.block(above, left, top - GAP - shared_down, name_above=True)
+        self.block(factor, left - GAP - shared_across, top, framed=True)
+        self.block(result, left, top, framed=True)
+        words = (f"row of {factor.symbol} times", f"column of {above.symbol}")
+        if (
+            max(map(width_of, words)) * SMALL / TEXT < shared_across - 36
+            and shared_down > 50
+        ):
+            for n, line in enumerate(words):
+                put(
+                    self.page,
+                    left - GAP - shared_across / 2 - 14,
+                    top - GAP - 30 + 20 * n,
+                    line,
+                    SMALL,
+                    gid="rule",
+                )
+
+    def block(
+        self,
+        block: _Matrix,
+        left: float,
+        top: float,
+        *,
+        name_above: bool = False,
+        framed: bool = False,
+    ) -> None:
+        """Draw one matrix with its symbol and shape, above it or below it; frame the highlighted row if asked."""
+        width, height = self.across[block.axes[1]], self.down[block.axes[0]]
+        rows, columns = block.shape
+        self.frame(
+            left,
+            top,
+            width,
+            height,
+            facecolor=block.tint,
+            edgecolor=block.edge,
+            linewidth=1.5,
+        )
+        if self.small:
+            self.entries(block, left, top, width / columns, height / rows)
+        elif block.entries is not None and block.shaded:
+            self.shades(block, left, top, width, height)
+        if framed and self.small and self.highlight is not None:
+            step = height / rows
+            row = top + step * self.highlight
+            self.frame(
+                left,
+                row,
                 width,
                 step,
                 fill=False,
@@ -221,50 +339,100 @@ def _draw_block(
                 zorder=4,
                 gid="highlight",
             )
+        room = CAPTION if block.columns_are and self.small else CAPTION - 18
+        shape = f"$({block.axes[0]}, {block.axes[1]})$ = ({rows}, {columns})"
+        symbol_at, shape_at = (
+            (top - room + 15, top - room + 35)
+            if name_above
+            else (top + height + 14, top + height + 33)
         )
-    shape = f"$({block.axes[0]}, {block.axes[1]})$ = ({rows}, {columns})"
-    place = (top - 28, top - 10) if name_above else (top + height + 14, top + height + 32)
-    put(page, left + width / 2, place[0], block.symbol, TITLE, gid="symbol")
-    put(page, left + width / 2, place[1], shape, SMALL, gid="shape")
+        put(self.page, left + width / 2, symbol_at, block.symbol, TITLE, gid="symbol")
+        put(self.page, left + width / 2, shape_at, shape, SMALL, gid="shape")
 
+    def entries(
+        self, block: _Matrix, left: float, top: float, width: float, height: float
+    ) -> None:
+        """Draw the cells of a small matrix, with its numbers where they are given."""
+        most = 1.0 if block.entries is None else float(block.entries.max()) or 1.0
+        for i, j in np.ndindex(block.shape):
+            value = None if block.entries is None else float(block.entries[i, j])
+            fill = (
+                to_hex(WEIGHTS_MAP(value / most))
+                if block.shaded and value is not None
+                else block.tint
+            )
+            self.frame(
+                left + width * j,
+                top + height * i,
+                width,
+                height,
+                facecolor=fill,
+                edgecolor=block.edge,
+            )
+            if value is not None:
+                words, ink = number(value, self.digits), text_colour(fill)
+                place = (left + width * (j + 0.5), top + height * (i + 0.5))
+                put(
+                    self.page,
+                    *place,
+                    words,
+                    self.size,
+                    color=ink,
+                    zorder=5,
+                    gid=f"{block.symbol}:{i}:{j}",
+                )
+        for i in range(block.shape[0] if block.rows_are else 0):
+            name = f"${block.rows_are}_{{{i + 1}}}$"
+            put(
+                self.page,
+                left - 7,
+                top + height * (i + 0.5),
+                name,
+                SMALL,
+                ha="right",
+                gid=f"{block.symbol} row:{i}",
+            )
+        for j in range(block.shape[1] if block.columns_are else 0):
+            name = f"${block.columns_are}_{{{j + 1}}}$"
+            put(
+                self.page,
+                left + width * (j + 0.5),
+                top - 12,
+                name,
+                SMALL,
+                gid=f"{block.symbol} column:{j}",
+            )
 
-def _draw_entries(
-    page: Axes, block: _Matrix, left: float, top: float, width: float, height: float, digits: int
-) -> None:
-    """Draw the cells of a small matrix, with its numbers where they are given."""
-    rows, columns = block.shape
-    for i in range(1, rows):
-        page.plot([left, left + width * columns], [top + height * i] * 2, color=block.edge, linewidth=0.75, zorder=2)
-    for j in range(1, columns):
-        page.plot([left + width * j] * 2, [top, top + height * rows], color=block.edge, linewidth=0.75, zorder=2)
-    if block.entries is None:
-        return
-    size = fitting_size([number(float(x), digits) for x in block.entries.flat], width - 6, TEXT, 9)
-    most = float(block.entries.max()) or 1.0
-    for (i, j), value in np.ndenumerate(block.entries):
-        ink = DARK_TEXT
-        if block.shaded:
-            cell = WEIGHTS_MAP(float(value) / most)
-            ink = text_colour(cell)
-            place = (left + width * j, top + height * i)
-            page.add_patch(Rectangle(place, width, height, facecolor=to_hex(cell), edgecolor=INK, linewidth=0.75))
-        put(
-            page,
-            left + width * (j + 0.5),
-            top + height * (i + 0.5),
-            number(float(value), digits),
-            size,
-            color=ink,
-            zorder=5,
-            gid=f"{block.symbol}:{i}:{j}",
+    def shades(
+        self, block: _Matrix, left: float, top: float, width: float, height: float
+    ) -> None:
+        """Colour a larger matrix of weights by its values."""
+        picture = self.page.figure
+        axes = picture.axes_at(left, top, width, height)
+        draw_cells(
+            axes,
+            block.entries,
+            WEIGHTS_MAP,
+            Normalize(0, float(block.entries.max()) or 1),
+            0,
+        )
+
+    def frame(
+        self, left: float, top: float, width: float, height: float, **look: Any
+    ) -> None:
+        """Draw a rectangle."""
+        self.page.add_patch(
+            Rectangle((left, top), width, height, **{"linewidth": 0.75, **look})
         )
 
 
 def _arrow(page: Axes, x: float, top: float, bottom: float) -> None:
     """Draw an arrow that points down."""
-    page.annotate(
-        "",
-        xy=(x, bottom),
-        xytext=(x, top),
-        arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": points(2), "shrinkA": 0, "shrinkB": 0},
-    )
+    look = {
+        "arrowstyle": "-|>",
+        "color": INK,
+        "linewidth": points(2),
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
+    page.annotate("", xy=(x, bottom), xytext=(x, top), arrowprops=look)

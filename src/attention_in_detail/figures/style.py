@@ -25,7 +25,14 @@ SERIES = ("#2f7fd0", "#c9560a", "#1f9d73", "#9a5bd6", "#b5830f", "#cc4f86")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """One marker for each series: shapes tell the series apart where colours do not."""
 
-DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 2, 2)), (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)))
+DASHES = (
+    "-",
+    (0, (6, 2)),
+    (0, (2, 1.5)),
+    (0, (7, 2, 2, 2)),
+    (0, (1, 1)),
+    (0, (4, 1, 1, 1, 1, 1)),
+)
 """One line style for each series."""
 
 TINTS = ("#dbe8f6", "#f9e1cf", "#d3efe4", "#eadff8", "#f4e8c8", "#f8dde8")
@@ -49,7 +56,8 @@ WEIGHTS_MAP: Colormap = LinearSegmentedColormap.from_list(
 """Sequential map for weights: darker is more."""
 
 SCORES_MAP: Colormap = LinearSegmentedColormap.from_list(
-    "attention_scores", ["#6b3205", "#b8651c", "#e3ad78", PAPER, "#8fb3dc", "#3a72b8", "#133a72"]
+    "attention_scores",
+    ["#6b3205", "#b8651c", "#e3ad78", PAPER, "#8fb3dc", "#3a72b8", "#133a72"],
 )
 """Diverging map for scores, with its middle at zero."""
 
@@ -68,7 +76,10 @@ def relative_luminance(colour: object) -> float:
     Returns:
         A number from 0 (black) to 1 (white).
     """
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in to_rgb(colour)
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

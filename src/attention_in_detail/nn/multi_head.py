@@ -1,17 +1,19 @@
 """Multi-head attention as a ``torch.nn.Module``."""
 
+from numbers import Real
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attention_in_detail._arrays import narrowed, widened
-from attention_in_detail._checks import check_causal_mask, need_integer
-from attention_in_detail._multi_head_checks import check_multi_head
+from attention_in_detail._checks import checked
+from attention_in_detail._multi_head_checks import check_forward
+from attention_in_detail._parameter_checks import check_from_torch, check_module
 from attention_in_detail.masks import causal_mask, combine_masks, keep_rows, may_attend
 from attention_in_detail.multi_head import merge_heads, projected_heads, with_head_axis
-from attention_in_detail.notation import Bool, Float
+from attention_in_detail.notation import Bool, Float, Size
 from attention_in_detail.parameters import MultiHeadParameters
-from attention_in_detail.scaled_dot_product import attention, attention_weights
+from attention_in_detail.scaled_dot_product import attention
 
 __all__ = ["MultiHeadAttention"]
 
@@ -22,59 +24,58 @@ class MultiHeadAttention(torch.nn.Module):
     .. math:: \operatorname{MultiHead}(Q, K, V) = [H_1, \dots, H_h]\, W^O + b^O, \qquad
         H_i = \operatorname{Attention}(Q W^Q_i, K W^K_i, V W^V_i)
 
-    The same function as :func:`attention_in_detail.multi_head_attention` with the parameters of :meth:`as_parameters`. Where the
-    weights are not asked for, ``torch.nn.functional.scaled_dot_product_attention`` computes the heads.
+    The same function as :func:`attention_in_detail.multi_head_attention` with the
+    parameters of :meth:`as_parameters`. Where the weights are not asked for,
+    ``torch.nn.functional.scaled_dot_product_attention`` computes the heads.
 
     Args:
         D: the width of all heads together.
         heads: the number of heads h; divides D.
-        D_q: the width of the queries; None means D. Likewise ``D_k``, ``D_v``, ``D_out``.
+        D_q: the width of the queries; None means D. Likewise ``D_k``, ``D_v``,
+            ``D_out``.
         D_k: see ``D_q``.
         D_v: see ``D_q``.
         D_out: see ``D_q``.
         bias: whether the projections have biases.
         output: whether to have W_O; without it the output is the concatenated heads.
-        dropout: the probability with which a weight is dropped in training; what is left is scaled up by 1/(1 − dropout).
+        dropout: the probability with which a weight is dropped in training; what is
+            left is scaled up by 1/(1 − dropout).
 
     Raises:
         TypeError: if a size is not an integer.
-        ValueError: if a size is below 1, ``heads`` does not divide D, ``dropout`` is not in [0, 1), or ``D_out`` is given without
-            an output.
+        ValueError: if a size is below 1, ``heads`` does not divide D, ``dropout`` is
+            not in [0, 1), or ``D_out`` is given without an output.
 
     Source:
-        Vaswani et al. (2017), section 3.2.2. The weights start as Glorot and Bengio (2010), equation 16, the biases at 0.
+        Vaswani et al. (2017), section 3.2.2. The weights start as Glorot and Bengio
+        (2010), equation 16, the biases at 0.
     """
 
+    @checked(check_module)
     def __init__(
         self,
-        D: int,
-        heads: int,
+        D: Size,
+        heads: Size,
         *,
-        D_q: int | None = None,
-        D_k: int | None = None,
-        D_v: int | None = None,
-        D_out: int | None = None,
+        D_q: Size | None = None,
+        D_k: Size | None = None,
+        D_v: Size | None = None,
+        D_out: Size | None = None,
         bias: bool = True,
         output: bool = True,
-        dropout: float = 0.0,
+        dropout: Real = 0.0,
     ) -> None:
-        widths = {"D": D, "D_q": D_q, "D_k": D_k, "D_v": D_v, "D_out": D_out}
-        for name, width in widths.items():
-            if width is not None:
-                need_integer(name, width, least=1)
-        need_integer("heads", heads, least=1)
-        if D % heads:
-            raise ValueError(f"heads = {heads} does not divide D = {D}; each head needs the same width D / heads >= 1")
-        if D_out is not None and not output:
-            raise ValueError(f"D_out is {D_out}, but output is False; without W_O the output has the width D = {D}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}, but must be at least 0 and below 1")
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.query, self.key, self.value = (
-            torch.nn.Linear(D if width is None else width, D, bias=bias) for width in (D_q, D_k, D_v)
+            torch.nn.Linear(D if width is None else width, D, bias=bias)
+            for width in (D_q, D_k, D_v)
         )
-        self.output = torch.nn.Linear(D, D if D_out is None else D_out, bias=bias) if output else None
+        self.output = (
+            torch.nn.Linear(D, D if D_out is None else D_out, bias=bias)
+            if output
+            else None
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -92,9 +93,16 @@ class MultiHeadAttention(torch.nn.Module):
         biases = [linear.bias for linear in linears]
         out = self.output
         return MultiHeadParameters(
-            *weights, *((None, *biases, None) if out is None else (out.weight.mT, *biases, out.bias)), heads=self.heads
+            *weights,
+            *(
+                (None, *biases, None)
+                if out is None
+                else (out.weight.mT, *biases, out.bias)
+            ),
+            heads=self.heads,
         )
 
+    @checked(check_forward)
     def forward(
         self,
         queries: Float[Tensor, "*#batch T D_q"],
@@ -103,24 +111,32 @@ class MultiHeadAttention(torch.nn.Module):
         *,
         mask: Bool[Tensor, "..."] | None = None,
         bias: Float[Tensor, "..."] | None = None,
-        causal_offset: int | None = None,
+        causal_offset: Size | None = None,
         return_weights: bool = False,
-    ) -> Float[Tensor, "*batch T D_out"] | tuple[Float[Tensor, "*batch T D_out"], Float[Tensor, "*batch h T S"]]:
+    ) -> (
+        Float[Tensor, "*batch T D_out"]
+        | tuple[Float[Tensor, "*batch T D_out"], Float[Tensor, "*batch h T S"]]
+    ):
         r"""Attend.
 
         .. math:: Y = \operatorname{MultiHead}(Q, K, V)
 
         Args:
             queries: shape (\*batch, T, D_q).
-            keys: shape (\*batch, S, D_k); None means self-attention, keys = values = queries.
+            keys: shape (\*batch, S, D_k); None means self-attention, keys = values =
+                queries.
             values: shape (\*batch, S, D_v); None means values = keys.
-            mask: boolean, true = may attend; axes as in :func:`attention_in_detail.multi_head_attention`.
+            mask: boolean, true = may attend; axes as in
+                :func:`attention_in_detail.multi_head_attention`.
             bias: floating, added to the scores; axes likewise.
-            causal_offset: also shut the keys j > i + causal_offset (see :func:`attention_in_detail.causal_mask`); None shuts none.
-            return_weights: also return the weights, before dropout, so that each row sums to 1.
+            causal_offset: also shut the keys j > i + causal_offset (see
+                :func:`attention_in_detail.causal_mask`); None shuts none.
+            return_weights: also return the weights, before dropout, so that each row
+                sums to 1.
 
         Returns:
-            The output, shape (\*batch, T, D_out), or the pair of output and weights, shape (\*batch, h, T, S).
+            The output, shape (\*batch, T, D_out), or the pair of output and weights,
+            shape (\*batch, h, T, S).
 
         Raises:
             TypeError: as :func:`attention_in_detail.multi_head_attention`.
@@ -129,43 +145,41 @@ class MultiHeadAttention(torch.nn.Module):
         Source:
             Vaswani et al. (2017), sections 3.2.2 and 5.4 (dropout).
         """
-        if keys is None:
-            if values is not None:
-                raise ValueError("values is given, but keys is None; give both, or neither for self-attention")
-            keys = queries
-        if values is None:
-            values = keys
-        parameters = self.as_parameters()
-        check_multi_head(parameters, queries, keys, values, mask=mask, bias=bias)
-
+        keys = queries if keys is None else keys
+        values = keys if values is None else values
         batch_axes = max(x.ndim for x in (queries, keys, values)) - 2
         mask, bias = with_head_axis(mask, batch_axes), with_head_axis(bias, batch_axes)
         if causal_offset is not None:
             T, S = queries.shape[-2], keys.shape[-2]
-            check_causal_mask(T, S, offset=causal_offset)
-            mask = combine_masks.unchecked(mask, causal_mask.unchecked(T, S, offset=causal_offset, like=queries))
-        q, k, v = projected_heads(parameters, queries, keys, values, mask=mask, bias=bias)
+            mask = combine_masks.unchecked(
+                mask, causal_mask.unchecked(T, S, offset=causal_offset, like=queries)
+            )
+        q, k, v = projected_heads(
+            self.as_parameters(), queries, keys, values, mask=mask, bias=bias
+        )
 
         dropout = self.dropout if self.training else 0.0
         weights = None
-        if not return_weights:
-            heads = _fused_attention(q, k, v, mask=mask, bias=bias, dropout=dropout)
-        elif not dropout:
-            heads, weights = attention.unchecked(q, k, v, mask=mask, bias=bias, return_weights=True)
+        if return_weights:
+            heads, weights = attention.unchecked(
+                q, k, v, mask=mask, bias=bias, return_weights=True
+            )
+            if dropout:
+                carried = keep_rows(v, may_attend(mask, bias), of="keys")
+                heads = F.dropout(weights, dropout) @ carried
         else:
-            weights = attention_weights.unchecked(q, k, mask=mask, bias=bias)
-            carried = keep_rows(v, may_attend(mask, bias), of="keys")
-            heads = narrowed(F.dropout(widened(weights), dropout) @ widened(carried), v.dtype)
+            heads = _fused_attention(q, k, v, mask=mask, bias=bias, dropout=dropout)
         merged = merge_heads.unchecked(heads)
         output = merged if self.output is None else self.output(merged)
         return (output, weights) if return_weights else output
 
     @classmethod
+    @checked(check_from_torch)
     def from_torch(cls, module: torch.nn.MultiheadAttention) -> "MultiHeadAttention":
         """Make a module that computes what a ``torch.nn.MultiheadAttention`` computes; the weights are copied.
 
-        Ours is batch first whatever ``module`` is, and true in a mask means *may attend*
-        (see :func:`attention_in_detail.mask_from_torch_mha`).
+        Ours is batch first whatever ``module`` is, and true in a mask means *may
+        attend* (see :func:`attention_in_detail.mask_from_torch_mha`).
 
         Args:
             module: the one to copy.
@@ -178,11 +192,24 @@ class MultiHeadAttention(torch.nn.Module):
             ValueError: if it was made with ``add_bias_kv`` or ``add_zero_attn``.
         """
         p = MultiHeadParameters.from_torch(module)
-        ours = cls(p.D, p.heads, D_q=p.D_q, D_k=p.D_k, D_v=p.D_v, bias=p.b_Q is not None, dropout=module.dropout)
+        ours = cls(
+            p.D,
+            p.heads,
+            D_q=p.D_q,
+            D_k=p.D_k,
+            D_v=p.D_v,
+            bias=p.b_Q is not None,
+            dropout=module.dropout,
+        )
         ours = ours.to(p.W_Q.device, p.W_Q.dtype).train(module.training)
         linears = (ours.query, ours.key, ours.value, ours.output)
         with torch.no_grad():
-            for linear, W, b in zip(linears, (p.W_Q, p.W_K, p.W_V, p.W_O), (p.b_Q, p.b_K, p.b_V, p.b_O), strict=True):
+            for linear, W, b in zip(
+                linears,
+                (p.W_Q, p.W_K, p.W_V, p.W_O),
+                (p.b_Q, p.b_K, p.b_V, p.b_O),
+                strict=True,
+            ):
                 linear.weight.copy_(W.mT)
                 if b is not None:
                     linear.bias.copy_(b)
@@ -192,24 +219,37 @@ class MultiHeadAttention(torch.nn.Module):
         """Make a ``torch.nn.MultiheadAttention`` (batch first) that computes the same; the weights are copied.
 
         Returns:
-            A module of the same dtype, device, dropout and mode. Its masks mean the opposite: see
-            :func:`attention_in_detail.mask_to_torch_mha`.
+            A module of the same dtype, device, dropout and mode. Its masks mean the
+            opposite: see :func:`attention_in_detail.mask_to_torch_mha`.
 
         Raises:
-            ValueError: if torch's module has no such form: it forces D_q = D = D_out and has always an output projection.
+            ValueError: if torch's module has no such form: it forces D_q = D = D_out
+                and has always an output projection.
         """
         p = self.as_parameters()
         if p.W_O is None:
-            raise ValueError("output is False, but torch.nn.MultiheadAttention always has an output projection")
+            raise ValueError(
+                "output is False, but torch.nn.MultiheadAttention always has an output projection"
+            )
         for name in ("D_q", "D_out"):
             if getattr(p, name) != p.D:
-                raise ValueError(f"{name} is {getattr(p, name)}, but torch.nn.MultiheadAttention forces {name} = D = {p.D}")
+                raise ValueError(
+                    f"{name} is {getattr(p, name)}, but torch.nn.MultiheadAttention forces {name} = D = {p.D}"
+                )
         theirs = torch.nn.MultiheadAttention(
-            p.D, p.heads, dropout=self.dropout, bias=p.b_Q is not None, kdim=p.D_k, vdim=p.D_v, batch_first=True
+            p.D,
+            p.heads,
+            dropout=self.dropout,
+            bias=p.b_Q is not None,
+            kdim=p.D_k,
+            vdim=p.D_v,
+            batch_first=True,
         )
         theirs = theirs.to(p.W_Q.device, p.W_Q.dtype).train(self.training)
         with torch.no_grad():
-            for target, source in MultiHeadParameters.from_torch(theirs).arrays().items():
+            for target, source in (
+                MultiHeadParameters.from_torch(theirs).arrays().items()
+            ):
                 source.copy_(getattr(p, target))
         return theirs
 
@@ -234,7 +274,9 @@ def _fused_attention(
     if is_open is None:
         batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
     else:
-        batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2], is_open.shape[:-2])
+        batch = torch.broadcast_shapes(
+            q.shape[:-2], k.shape[:-2], v.shape[:-2], is_open.shape[:-2]
+        )
     # The kernels do not broadcast batch axes in every case.
     q, k, v = (x.expand(*batch, *x.shape[-2:]) for x in (q, k, v))
     if is_open is None:
@@ -247,5 +289,9 @@ def _fused_attention(
     else:
         shut = torch.where(some_key, -torch.inf, 0.0).to(q.dtype)
         kernel_mask = torch.where(is_open, bias, shut)
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=kernel_mask, dropout_p=dropout)
-    return torch.where(some_key, heads, torch.zeros((), dtype=heads.dtype, device=heads.device))
+    heads = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=kernel_mask, dropout_p=dropout
+    )
+    return torch.where(
+        some_key, heads, torch.zeros((), dtype=heads.dtype, device=heads.device)
+    )
