@@ -3,7 +3,6 @@
 from typing import Any
 
 from attention_in_detail._checks import (
-    need_array,
     need_axes,
     need_broadcast,
     need_flag,
@@ -21,7 +20,7 @@ __all__: list[str] = []
 
 
 def check_split_heads(x: Any, heads: Any) -> None:
-    need_array("x", x)
+    need_floating("x", x)
     need_axes("x", x, ["T", "D"])
     need_integer("heads", heads, least=1)
     if x.shape[-1] == 0 or x.shape[-1] % heads:
@@ -31,7 +30,7 @@ def check_split_heads(x: Any, heads: Any) -> None:
 
 
 def check_merge_heads(x: Any) -> None:
-    need_array("x", x)
+    need_floating("x", x)
     need_axes("x", x, ["h", "T", "D_h"])
 
 

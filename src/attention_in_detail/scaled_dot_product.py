@@ -159,7 +159,9 @@ def attention(
     output = narrowed(weights @ v, values.dtype)  # (*batch, T, D_v)
     if not return_weights:
         return output
-    # Where only the values have a batch axis, the weights hold for each entry.
     shape = (*output.shape[:-1], keys.shape[-2])
-    weights = array_namespace(weights).broadcast_to(weights, shape)
+    if weights.shape != shape:  # a batch axis that only the values have
+        weights = constant(0.0, weights) + array_namespace(weights).broadcast_to(
+            weights, shape
+        )
     return output, narrowed(weights, queries.dtype)

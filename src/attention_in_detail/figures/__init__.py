@@ -3,10 +3,12 @@
 Importing this package loads matplotlib, which the rest of the package does without.
 """
 
-from .blocks import matrix_blocks, split_layouts
-from .curves import bars, curves
+from .bars import bars
+from .blocks import matrix_blocks
+from .curves import curves
 from .heads import head_grid
 from .heatmap import weights_heatmap
+from .layouts import split_layouts
 from .lines import attention_lines
 from .picture import Picture
 from .products import matrix_products

@@ -10,11 +10,11 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.patches import Rectangle
 
 from ._type import put, width_of
-from .style import INK, text_colour
+from .style import INK, Length, text_colour
 
 
 def draw_cells(
-    axes: Axes, values: np.ndarray, colours: Colormap, scale: Normalize, cell: float
+    axes: Axes, values: np.ndarray, colours: Colormap, scale: Normalize, cell: Length
 ) -> np.ndarray:
     """Fill axes with the cells of a matrix, edged in ink so that pale and dark cells end visibly on either ground.
 
@@ -62,7 +62,7 @@ def write_in_cells(
     axes: Axes,
     values: np.ndarray,
     colours: np.ndarray,
-    size: float,
+    size: Length,
     words: Callable[[float], str],
 ) -> None:
     """Write into each cell what `words` makes of its value, dark or light, whichever stands out from the cell.
@@ -89,8 +89,8 @@ def write_in_cells(
 
 
 def fitting_size(
-    texts: list[str], room: float, largest: float, smallest: float
-) -> float:
+    texts: list[str], room: Length, largest: Length, smallest: Length
+) -> Length:
     """Return the largest type size at which every text fits into `room` css pixels, between the two limits."""
     widest = max((width_of(t, largest) for t in texts), default=0.0)
     return largest if widest <= room else max(smallest, largest * room / widest)

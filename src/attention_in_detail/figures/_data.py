@@ -10,6 +10,9 @@ import numpy as np
 Drawable = Any
 """A NumPy array, a PyTorch tensor (with or without gradient), or nested lists of numbers."""
 
+Number = float | int | np.floating | np.integer
+"""One real number, of Python or of NumPy."""
+
 
 def numbers_of(name: str, values: Drawable) -> np.ndarray:
     """Return `values` as a NumPy array of float64.
@@ -83,7 +86,7 @@ def same_size(
 
 
 def words_of(
-    name: str, words: Sequence[str], axis: str, size: int, of: str
+    name: str, words: Sequence[object], axis: str, size: int, of: str
 ) -> list[str]:
     """Return `words` as a list with one word for each position on an axis.
 

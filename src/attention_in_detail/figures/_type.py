@@ -12,13 +12,13 @@ from matplotlib.text import Text
 
 from ._words import is_mathematics, visible
 from .picture import PIXELS_PER_INCH
-from .style import INK, TEXT, drawing_style, points
+from .style import INK, TEXT, Length, drawing_style, points
 
 
 @lru_cache(maxsize=4096)
 def width_of(
-    words: str, size: float = TEXT, *, bold: bool = False, literal: bool = False
-) -> float:
+    words: str, size: Length = TEXT, *, bold: bool = False, literal: bool = False
+) -> Length:
     """Return how wide words are, in css pixels.
 
     Args:
@@ -37,13 +37,13 @@ def width_of(
         )[0]
 
 
-def token_width(token: str, size: float = TEXT) -> float:
+def token_width(token: str, size: Length = TEXT) -> Length:
     """Return how wide a token is, in css pixels."""
     return width_of(visible(token), size, literal=not is_mathematics(token))
 
 
 def put(
-    axes: Axes, x: float, y: float, words: str, size: float = TEXT, **options: Any
+    axes: Axes, x: Length, y: Length, words: str, size: Length = TEXT, **options: Any
 ) -> Text:
     """Put words at a place given in the coordinates of the axes: centred and in ink unless `options` say otherwise.
 
@@ -65,7 +65,7 @@ def put(
 
 
 def put_token(
-    axes: Axes, x: float, y: float, token: str, size: float = TEXT, **options: Any
+    axes: Axes, x: Length, y: Length, token: str, size: Length = TEXT, **options: Any
 ) -> Text:
     """Put a token: letter by letter as it is, unless the whole of it is mathematics between dollar signs."""
     return put(
@@ -74,7 +74,7 @@ def put_token(
 
 
 def wrapped(
-    words: str, room: float, size: float = TEXT, *, bold: bool = False
+    words: str, room: Length, size: Length = TEXT, *, bold: bool = False
 ) -> list[str]:
     """Break words into lines that fit into `room` css pixels; a single longer word keeps a line to itself."""
     lines: list[str] = []

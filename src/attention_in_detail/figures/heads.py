@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.colors import Normalize
 
 from ._cells import draw_cells
-from ._data import Drawable, weights_of, words_of
+from ._data import Drawable, Number, weights_of, words_of
 from ._type import put, put_token, token_width
 from ._words import listing, names, number, plain
 from .picture import Picture
-from .style import INK, SMALL, TEXT, WEIGHTS_MAP, drawing_style, text_colour
+from .style import INK, SMALL, TEXT, WEIGHTS_MAP, Length, drawing_style, text_colour
 
 
 def head_grid(
@@ -22,7 +22,7 @@ def head_grid(
     key_tokens: Sequence[str] | None = None,
     columns: int = 4,
     titles: Sequence[str] | None = None,
-    maximum: float | None = None,
+    maximum: Number | None = None,
     text_alternative: str | None = None,
 ) -> Picture:
     """Draw one heat map of weights for each head: rows are queries, columns are keys, all on the same colour scale.
@@ -81,7 +81,7 @@ def head_grid(
             tops,
             min(columns, h),
             heads,
-            maximum or float(A.max()) or 1.0,
+            float(maximum or A.max() or 1.0),
             text_alternative,
         )
 
@@ -133,7 +133,7 @@ def _draw(
     tops: list[str] | None,
     columns: int,
     heads: Sequence[str],
-    maximum: float,
+    maximum: Length,
     text_alternative: str,
 ) -> Picture:
     h, T, S = A.shape
@@ -216,7 +216,7 @@ def _draw(
 
 
 def _legend(
-    picture: Picture, page, scale: Normalize, centre: float, top: float
+    picture: Picture, page, scale: Normalize, centre: Length, top: Length
 ) -> None:
     """Draw the common colour scale and say what the dots are."""
     bar = picture.axes_at(centre - 75, top, 150, 10)

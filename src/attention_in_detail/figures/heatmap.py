@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import Colormap, ListedColormap, Normalize
+from matplotlib.colors import Normalize
 
 from ._cells import draw_cells, fitting_size, write_in_cells
-from ._data import Drawable, array_of, weights_of, words_of
+from ._data import Drawable, Number, words_of
+from ._kinds import KINDS, TICK, Kind
 from ._type import put, put_token, token_width, width_of, wrapped
 from ._words import (
-    LISTED,
-    listing,
     names,
     number,
     plain,
-    strongest,
-    strongest_keys,
-    together,
-    zeros,
 )
 from .picture import Picture
 from .style import (
     INK,
-    PAPER,
-    SCORES_MAP,
     SMALL,
     TEXT,
     TITLE,
-    WEIGHTS_MAP,
+    Length,
     drawing_style,
     text_colour,
 )
-
-TICK = "✓"
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What differs between heat maps of weights, of scores and of masks."""
-
-    title: str  # how the text alternative begins
-    colours: Colormap
-    legend: str  # what the colour bar measures
-    read: Callable[[Drawable], np.ndarray]  # checks the argument, returns (T, S)
-    limits: Callable[[np.ndarray], tuple[float, float]]
-    in_cell: Callable[[float, int], str]  # with numbers
-    sign: Callable[[float], str]  # without numbers
-    says: Callable[[np.ndarray, list[str], list[str], int], str]
 
 
 def weights_heatmap(
@@ -60,7 +36,7 @@ def weights_heatmap(
     title: str | None = None,
     numbers: bool | None = None,
     digits: int = 2,
-    maximum: float | None = None,
+    maximum: Number | None = None,
     kind: str = "weights",
     query_label: str = "queries",
     key_label: str = "keys",
@@ -95,11 +71,11 @@ def weights_heatmap(
         ValueError: an argument has the wrong number of axes, an entry that is not finite or not of its kind, or a number
             of tokens that is not the size of its axis.
     """
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise ValueError(
-            f"kind is {kind!r}; it must be one of {', '.join(map(repr, _KINDS))}"
+            f"kind is {kind!r}; it must be one of {', '.join(map(repr, KINDS))}"
         )
-    look = _KINDS[kind]
+    look = KINDS[kind]
     values = look.read(weights)
     T, S = values.shape
     rows = (
@@ -139,7 +115,7 @@ def weights_heatmap(
 
 
 def _draw(
-    look: _Kind,
+    look: Kind,
     values: np.ndarray,
     rows: list[str],
     columns: list[str],
@@ -147,7 +123,7 @@ def _draw(
     title: str | None,
     numbers: bool,
     digits: int,
-    maximum: float | None,
+    maximum: Number | None,
     labels: tuple[str, str],
     mask: bool,
     text_alternative: str,
@@ -233,7 +209,9 @@ def _draw(
 
     low, high = look.limits(values)
     if maximum is not None:
-        low, high = (-maximum, maximum) if low < 0 else (0.0, maximum)
+        low, high = (
+            (-float(maximum), float(maximum)) if low < 0 else (0.0, float(maximum))
+        )
     scale = Normalize(low, high, clip=True)
     axes = picture.axes_at(left, top, cell * S, cell * T)
     colours = draw_cells(
@@ -262,7 +240,7 @@ def _draw(
     return picture
 
 
-def _cell_side(S: int, beside: float, numbers: bool) -> float:
+def _cell_side(S: int, beside: Length, numbers: bool) -> Length:
     """Choose the side of a cell so that the map is as narrow as its type allows."""
     largest = 52 if numbers else 40
     for budget, enough in (
@@ -277,7 +255,7 @@ def _cell_side(S: int, beside: float, numbers: bool) -> float:
 
 
 def _mark(
-    axes, look: _Kind, values: np.ndarray, colours: np.ndarray, cell: float
+    axes, look: Kind, values: np.ndarray, colours: np.ndarray, cell: Length
 ) -> None:
     """Put the signs that a map without numbers carries, so that colour is not alone in telling its story."""
     if cell < 10:
@@ -300,11 +278,11 @@ def _mark(
 
 def _colour_bar(
     picture: Picture,
-    look: _Kind,
+    look: Kind,
     scale: Normalize,
-    centre: float,
-    top: float,
-    width: float,
+    centre: Length,
+    top: Length,
+    width: Length,
 ) -> None:
     """Draw the scale of the colours below a map, with its numbers."""
     low, high = float(scale.vmin), float(scale.vmax)
@@ -342,101 +320,6 @@ def _colour_bar(
     put(page, centre, top + 44, look.legend, SMALL, va="baseline", gid="legend")
 
 
-def _mask_legend(picture: Picture, centre: float, middle: float) -> None:
+def _mask_legend(picture: Picture, centre: Length, middle: Length) -> None:
     """Say below a mask what ✓ means."""
     put(picture.page(), centre, middle, f"{TICK} may attend", SMALL, gid="legend")
-
-
-def _read_scores(values: Drawable) -> np.ndarray:
-    return array_of("weights", values, "T S", minus_infinity=True)
-
-
-def _read_mask(values: Drawable) -> np.ndarray:
-    array = array_of("weights", values, "T S")
-    other = (array != 0) & (array != 1)
-    if other.any():
-        place = tuple(int(i) for i in np.argwhere(other)[0])
-        raise ValueError(
-            f"weights is to be a mask of true and false: entry {place} is {array[place]:.6g}"
-        )
-    return array
-
-
-def _says_weights(
-    values: np.ndarray, queries: list[str], keys: list[str], digits: int
-) -> str:
-    return strongest_keys(values, queries, keys, digits) + zeros(values)
-
-
-def _says_scores(
-    values: np.ndarray, queries: list[str], keys: list[str], digits: int
-) -> str:
-    parts = [
-        f"{query}: {strongest(row, keys, digits)}"
-        for query, row in zip(queries, values, strict=True)
-    ]
-    shut = int(np.isneginf(values).sum())
-    masked = (
-        f" {shut} of {values.size} scores are −∞: shut out by a mask." if shut else ""
-    )
-    finite = values[~np.isneginf(values)]
-    span = (
-        f" Scores lie between {number(finite.min(), digits)} and {number(finite.max(), digits)}."
-        if finite.size
-        else ""
-    )
-    return f"Largest score of each query: {listing(parts, 'queries')}.{span}{masked}"
-
-
-def _says_mask(
-    values: np.ndarray, queries: list[str], keys: list[str], digits: int
-) -> str:
-    parts = []
-    for query, row in zip(queries, values, strict=True):
-        may = np.flatnonzero(row)
-        if len(may) in (0, len(row)):
-            parts.append(f"{query}: {'no key' if not len(may) else 'every key'}")
-        elif len(may) <= LISTED:
-            parts.append(f"{query}: {together([keys[j] for j in may])}")
-        else:
-            parts.append(f"{query}: {len(may)} of {len(row)} keys")
-    return f"Keys that each query may attend to: {listing(parts, 'queries')}. {int(values.sum())} of {values.size} cells are open."
-
-
-def _span(values: np.ndarray) -> tuple[float, float]:
-    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
-    return -largest, largest
-
-
-_KINDS = {
-    "weights": _Kind(
-        title="Heat map of attention weights",
-        colours=WEIGHTS_MAP,
-        legend="weight    ● strongest key of the query",
-        read=lambda values: weights_of("weights", values, "T S"),
-        limits=lambda values: (0.0, float(values.max()) or 1.0),
-        in_cell=number,
-        sign=lambda value: "",
-        says=_says_weights,
-    ),
-    "scores": _Kind(
-        title="Heat map of scores",
-        colours=SCORES_MAP,
-        legend="score    − below zero",
-        read=_read_scores,
-        limits=_span,
-        in_cell=number,
-        sign=lambda value: "−∞" if np.isneginf(value) else "−" if value < 0 else "",
-        says=_says_scores,
-    ),
-    "mask": _Kind(
-        title="Attention mask",
-        colours=ListedColormap([PAPER, "#1c4f91"]),
-        legend="",
-        read=_read_mask,
-        limits=lambda values: (0.0, 1.0),
-        in_cell=lambda value, digits: "",
-        sign=lambda value: TICK if value else "",
-        says=_says_mask,
-    ),
-}

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ._data import Drawable, weights_of, words_of
+from ._data import Drawable, Number, weights_of, words_of
 from ._type import put, put_token, token_width, width_of, wrapped
-from ._words import names, number, plain, strongest_keys, zeros
+from ._words import brief, names, number, plain, strongest_keys, zeros
 from .picture import Picture
-from .style import INK, SERIES, SMALL, TEXT, TITLE, drawing_style, points
+from .style import INK, SERIES, SMALL, TITLE, Length, drawing_style, points
 
 FAINTEST = 0.82
 """The lowest opacity of a line: thinner ink still reaches 3 : 1 on either ground."""
@@ -21,7 +21,7 @@ def attention_lines(
     *,
     query_tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
-    threshold: float = 0.05,
+    threshold: Number = 0.05,
     query: int | None = None,
     title: str | None = None,
     digits: int = 2,
@@ -70,7 +70,7 @@ def attention_lines(
         raise ValueError(f"threshold is {threshold}; it must lie between 0 and 1")
     if query is not None and not 0 <= query < T:
         raise ValueError(f"query is {query}; the queries have indices 0 to {T - 1}")
-    drawn = (A >= threshold) & (A > 0)
+    drawn = (A > 0) & ~(threshold > A)
     if query is not None:
         drawn &= np.arange(T)[:, None] == query
     if text_alternative is None:
@@ -81,7 +81,7 @@ def attention_lines(
         count = int(drawn.sum())
         text_alternative = (
             f"{plain(title) + '. ' if title else ''}Lines from {T} {query_label} on the left to {S} {key_label} on the "
-            f"right. {said} {count} line{'s' if count != 1 else ''} with a weight of {number(threshold, digits)} or more."
+            f"right. {said} {count} line{'s' if count != 1 else ''} with a weight of {brief(float(threshold))} or more."
             f"{zeros(A) if query is None else ''}"
         )
     left = [f"$q_{{{i + 1}}}$" for i in range(T)] if left is None else left
@@ -196,11 +196,11 @@ def _draw(
 
 def _line(
     page,
-    left: float,
-    upper: float,
-    right: float,
-    lower: float,
-    weight: float,
+    left: Length,
+    upper: Length,
+    right: Length,
+    lower: Length,
+    weight: Length,
     strongest: bool,
     gid: str,
 ) -> None:
@@ -212,7 +212,7 @@ def _line(
         upper + (lower - upper) * ease,
         color=SERIES[0] if strongest else INK,
         linewidth=points(1.0 + 9 * weight),
-        alpha=FAINTEST + (1 - FAINTEST) * weight,
+        alpha=1.0 if strongest else FAINTEST + (1 - FAINTEST) * weight,
         solid_capstyle="round",
         zorder=2 if strongest else 1.5,
         gid=gid,

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import drawing_style
+from .style import Length, drawing_style
 
 PIXELS_PER_INCH = 96
 WIDEST = 720
@@ -31,7 +31,7 @@ class Picture(Figure):
         ValueError: the text alternative is empty, or a size is out of range.
     """
 
-    def __init__(self, width: float, height: float, *, text_alternative: str) -> None:
+    def __init__(self, width: Length, height: Length, *, text_alternative: str) -> None:
         self.css_width, self.css_height = round(width), round(height)
         if not 1 <= self.css_width <= WIDEST:
             raise ValueError(
@@ -66,7 +66,13 @@ class Picture(Figure):
             )
         self._text_alternative = " ".join(words.split())
 
-    def axes_at(self, left: float, top: float, width: float, height: float) -> Axes:
+    def axes_at(
+        self,
+        left: Length,
+        top: Length,
+        width: Length,
+        height: Length,
+    ) -> Axes:
         """Add axes without a ground, at a place given in css pixels from the top left corner of the picture."""
         across, down = self.css_width, self.css_height
         axes = self.add_axes(

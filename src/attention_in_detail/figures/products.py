@@ -24,6 +24,7 @@ from .style import (
     TINTS,
     TITLE,
     WEIGHTS_MAP,
+    Length,
     drawing_style,
     points,
     text_colour,
@@ -181,7 +182,7 @@ def _words(
 
 def _lengths(
     blocks: dict[str, _Matrix], small: bool
-) -> tuple[dict[str, float], dict[str, float]]:
+) -> tuple[dict[str, Length], dict[str, Length]]:
     """Return the drawn length of each axis across and down the page, in css pixels.
 
     Small matrices are true to scale, in cells; larger ones are so roughly, by the root of their sizes.
@@ -251,8 +252,8 @@ def _draw(
 
 
 def _type_size(
-    blocks: dict[str, _Matrix], across: dict[str, float], digits: int
-) -> float:
+    blocks: dict[str, _Matrix], across: dict[str, Length], digits: int
+) -> Length:
     """Return the one type size in which all numbers of the picture fit into their cells."""
     given = [
         block.entries.ravel() for block in blocks.values() if block.entries is not None
@@ -267,15 +268,20 @@ class _Pen:
     """Draws blocks on a page, with lengths, type and choices that are the same for the whole picture."""
 
     page: Axes
-    across: dict[str, float]
-    down: dict[str, float]
+    across: dict[str, Length]
+    down: dict[str, Length]
     small: bool
-    size: float
+    size: Length
     digits: int
     highlight: int | None
 
     def product(
-        self, factor: _Matrix, above: _Matrix, result: _Matrix, left: float, top: float
+        self,
+        factor: _Matrix,
+        above: _Matrix,
+        result: _Matrix,
+        left: Length,
+        top: Length,
     ) -> None:
         """Draw one product: `factor` left of the result, `above` over it; the result starts at (left, top)."""
         shared_across, shared_down = (
@@ -303,8 +309,8 @@ class _Pen:
     def block(
         self,
         block: _Matrix,
-        left: float,
-        top: float,
+        left: Length,
+        top: Length,
         *,
         name_above: bool = False,
         framed: bool = False,
@@ -350,7 +356,7 @@ class _Pen:
         put(self.page, left + width / 2, shape_at, shape, SMALL, gid="shape")
 
     def entries(
-        self, block: _Matrix, left: float, top: float, width: float, height: float
+        self, block: _Matrix, left: Length, top: Length, width: Length, height: Length
     ) -> None:
         """Draw the cells of a small matrix, with its numbers where they are given."""
         most = 1.0 if block.entries is None else float(block.entries.max()) or 1.0
@@ -404,7 +410,7 @@ class _Pen:
             )
 
     def shades(
-        self, block: _Matrix, left: float, top: float, width: float, height: float
+        self, block: _Matrix, left: Length, top: Length, width: Length, height: Length
     ) -> None:
         """Colour a larger matrix of weights by its values."""
         picture = self.page.figure
@@ -418,7 +424,7 @@ class _Pen:
         )
 
     def frame(
-        self, left: float, top: float, width: float, height: float, **look: Any
+        self, left: Length, top: Length, width: Length, height: Length, **look: Any
     ) -> None:
         """Draw a rectangle."""
         self.page.add_patch(
@@ -426,7 +432,7 @@ class _Pen:
         )
 
 
-def _arrow(page: Axes, x: float, top: float, bottom: float) -> None:
+def _arrow(page: Axes, x: Length, top: Length, bottom: Length) -> None:
     """Draw an arrow that points down."""
     look = {
         "arrowstyle": "-|>",

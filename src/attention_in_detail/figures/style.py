@@ -13,14 +13,18 @@ from contextlib import contextmanager
 import matplotlib as mpl
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 
+Length = float | int
+"""A length, a place or a type size in css pixels, unless the name says otherwise."""
+
 LIGHT_GROUND = "#ffffff"
 DARK_GROUND = "#121212"
 
 INK = "#6f7a88"
 """Lines and words on the open page: 4.3 : 1 on either ground."""
 
-SERIES = ("#2f7fd0", "#c9560a", "#1f9d73", "#9a5bd6", "#b5830f", "#cc4f86")
-"""One colour for each series, at least 3 : 1 on either ground. Drawn only together with `MARKERS` and `DASHES`."""
+SERIES = ("#2a6fc4", "#9e501a", "#00a37f", "#8a5386", "#af8b12", "#6d9452")
+"""One colour for each series: at least 3 : 1 on either ground, and apart from each other for the three kinds of colour
+blindness too. Drawn only together with `MARKERS` and `DASHES`."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """One marker for each series: shapes tell the series apart where colours do not."""
@@ -35,7 +39,7 @@ DASHES = (
 )
 """One line style for each series."""
 
-TINTS = ("#dbe8f6", "#f9e1cf", "#d3efe4", "#eadff8", "#f4e8c8", "#f8dde8")
+TINTS = ("#dbe8f6", "#f6e0cf", "#cdeee4", "#eedfec", "#f3e8c4", "#e1ecd8")
 """Pale fills, in the order of `SERIES`, for opaque cells that carry dark numbers."""
 
 PAPER = "#f4f1ea"
@@ -62,7 +66,7 @@ SCORES_MAP: Colormap = LinearSegmentedColormap.from_list(
 """Diverging map for scores, with its middle at zero."""
 
 
-def points(pixels: float) -> float:
+def points(pixels: Length) -> float:
     """Convert css pixels, of which 96 make an inch, to points, of which 72 do."""
     return pixels * 72 / 96
 

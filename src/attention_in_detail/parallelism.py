@@ -1,0 +1,294 @@
+"""What may be computed at once: loops that wait, products that do not, and what each costs."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from attention_in_detail._checks import (
+    check_attention,
+    checked,
+    need_integer,
+    need_nonempty,
+)
+from attention_in_detail.notation import Array, Float, Size
+from attention_in_detail.scaled_dot_product import attention
+
+__all__ = [
+    "Cost",
+    "Ratio",
+    "attention_cost",
+    "attention_entry_by_entry",
+    "attention_query_by_query",
+    "measure_ratio",
+    "multi_head_cost",
+]
+
+
+def check_loop(queries: Any, keys: Any, values: Any) -> None:
+    check_attention(queries, keys, values)
+    hint = "a loop needs at least one round"
+    need_nonempty("queries", queries.shape[-2], "T", hint)
+
+
+def check_entries(queries: Any, keys: Any, values: Any) -> None:
+    check_loop(queries, keys, values)
+    lead = tuple(queries.shape[:-2])
+    for name, x in (("keys", keys), ("values", values)):
+        if tuple(x.shape[:-2]) != lead:
+            raise ValueError(
+                f"{name} has the leading axes {tuple(x.shape[:-2])}, but queries has "
+                f"{lead}; the loop needs the same for all"
+            )
+    if 0 in lead:
+        raise ValueError(
+            f"queries has the leading axes {lead}; a loop needs at least one round"
+        )
+
+
+@checked(check_loop)
+def attention_query_by_query(
+    queries: Float[Array, "*#batch T D_k"],
+    keys: Float[Array, "*#batch S D_k"],
+    values: Float[Array, "*#batch S D_v"],
+) -> Float[Array, "*#batch T D_v"]:
+    r"""Attention as a loop over the queries, one row of the output after the other.
+
+    .. math:: y_i^\top = \operatorname{Attention}(q_i^\top, K, V), \qquad i = 1, \dots, T
+
+    Equal to :func:`attention_in_detail.attention`, and slower: it is here to be compared.
+
+    Args:
+        queries: shape (\*batch, T, D_k), T at least 1.
+        keys: shape (\*batch, S, D_k).
+        values: shape (\*batch, S, D_v).
+
+    Returns:
+        The output, shape (\*batch, T, D_v).
+
+    Raises:
+        TypeError: as :func:`attention_in_detail.attention`.
+        ValueError: as :func:`attention_in_detail.attention`.
+
+    Source:
+        Vaswani et al. (2017), section 3.2.1: queries are packed into a matrix.
+    """
+    xp = array_namespace(queries)
+    rows = [
+        attention.unchecked(queries[..., i : i + 1, :], keys, values)
+        for i in range(queries.shape[-2])
+    ]
+    return xp.concat(rows, axis=-2)
+
+
+@checked(check_entries)
+def attention_entry_by_entry(
+    queries: Float[Array, "*batch T D_k"],
+    keys: Float[Array, "*batch S D_k"],
+    values: Float[Array, "*batch S D_v"],
+) -> Float[Array, "*batch T D_v"]:
+    r"""Attention as a loop over the leading axes: batch, heads, or both.
+
+    .. math:: Y_b = \operatorname{Attention}(Q_b, K_b, V_b), \qquad
+        b \in \text{batch} \times \text{heads}
+
+    Equal to :func:`attention_in_detail.attention`: it is here to be compared.
+
+    Args:
+        queries: shape (\*batch, T, D_k).
+        keys: shape (\*batch, S, D_k), with the same leading axes.
+        values: shape (\*batch, S, D_v), with the same leading axes.
+
+    Returns:
+        The output, shape (\*batch, T, D_v).
+
+    Raises:
+        TypeError: as :func:`attention_in_detail.attention`.
+        ValueError: as :func:`attention_in_detail.attention`.
+
+    Source:
+        Vaswani et al. (2017), section 3.2.2: heads are computed in parallel.
+    """
+    xp = array_namespace(queries)
+    lead = tuple(queries.shape[:-2])
+    flat = [xp.reshape(x, (-1, *x.shape[-2:])) for x in (queries, keys, values)]
+    entries = [
+        attention.unchecked(flat[0][b, ...], flat[1][b, ...], flat[2][b, ...])
+        for b in range(math.prod(lead))
+    ]
+    return xp.reshape(xp.stack(entries), (*lead, *entries[0].shape))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a computation does and touches, counted.
+
+    Attributes:
+        multiply_adds: multiplications followed by an addition, in all matrix products.
+        exponentials: evaluations of exp.
+        bytes_in_and_out: bytes of what must be read and what must be written.
+        bytes_between: bytes of the scores and of the weights, if each is stored once.
+    """
+
+    multiply_adds: int
+    exponentials: int
+    bytes_in_and_out: int
+    bytes_between: int
+
+
+def attention_cost(
+    T: Size,
+    S: Size,
+    D_k: Size,
+    D_v: Size,
+    *,
+    entries: Size = 1,
+    itemsize: Size = 4,
+) -> Cost:
+    r"""Count what attention costs.
+
+    .. math:: \text{multiply-adds} = B\,T\,S\,(D_k + D_v), \qquad
+        \text{exponentials} = B\,T\,S
+
+    Args:
+        T: the number of queries.
+        S: the number of keys.
+        D_k: the width of queries and keys.
+        D_v: the width of the values.
+        entries: B, how many attentions there are: batch entries times heads.
+        itemsize: bytes a number: 8 for float64, 4 for float32, 2 for half precision.
+
+    Returns:
+        The counts.
+
+    Raises:
+        TypeError: if a size is not an integer.
+        ValueError: if a size is below 1.
+
+    Source:
+        Vaswani et al. (2017), table 1, in orders of growth.
+    """
+    sizes = {
+        "T": T,
+        "S": S,
+        "D_k": D_k,
+        "D_v": D_v,
+        "entries": entries,
+        "itemsize": itemsize,
+    }
+    for name, size in sizes.items():
+        need_integer(name, size, least=1)
+    pairs = entries * T * S
+    numbers = entries * (T * D_k + S * D_k + S * D_v + T * D_v)
+    return Cost(
+        multiply_adds=pairs * (D_k + D_v),
+        exponentials=pairs,
+        bytes_in_and_out=numbers * itemsize,
+        bytes_between=2 * pairs * itemsize,
+    )
+
+
+def multi_head_cost(
+    T: Size, D: Size, heads: Size, *, batch: Size = 1, itemsize: Size = 4
+) -> Cost:
+    r"""Count what multi-head self-attention of one width costs, projections included.
+
+    .. math:: \text{multiply-adds} = B\,(4\,T D^2 + 2\,T^2 D)
+
+    The number of heads is in the exponentials and in the scores, not in the products.
+
+    Args:
+        T: the length of the sequence.
+        D: the width, of input, heads together and output.
+        heads: the number of heads h; divides D.
+        batch: B, the number of sequences.
+        itemsize: bytes a number.
+
+    Returns:
+        The counts. Read: input and the four matrices; written: the output.
+
+    Raises:
+        TypeError: if a size is not an integer.
+        ValueError: if a size is below 1, or ``heads`` does not divide D.
+
+    Source:
+        Vaswani et al. (2017), section 3.2.2: the total is similar to one full head's.
+    """
+    for name, size in {"D": D, "heads": heads, "batch": batch}.items():
+        need_integer(name, size, least=1)
+    if D % heads:
+        raise ValueError(
+            f"heads = {heads} does not divide D = {D}; "
+            "each head needs the same width D / heads >= 1"
+        )
+    D_h = D // heads
+    inner = attention_cost(T, T, D_h, D_h, entries=batch * heads, itemsize=itemsize)
+    return Cost(
+        multiply_adds=4 * batch * T * D * D + inner.multiply_adds,
+        exponentials=inner.exponentials,
+        bytes_in_and_out=(2 * batch * T * D + 4 * D * D) * itemsize,
+        bytes_between=inner.bytes_between,
+    )
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times longer one computation took than another.
+
+    Attributes:
+        median: the median of the ratios of all pairs of runs.
+        low: their lower quartile.
+        high: their upper quartile.
+        pairs: how many pairs there were.
+    """
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+    def __str__(self) -> str:
+        spread = f"{self.low:.2g} to {self.high:.2g}"
+        return (
+            f"{self.median:.2g} times as long (middle half of {self.pairs}: {spread})"
+        )
+
+
+def measure_ratio(
+    slow: Callable[[], Any], fast: Callable[[], Any], *, pairs: Size = 15
+) -> Ratio:
+    """Time two computations against each other, here and now.
+
+    They run in turns, so that whatever else the machine does meets both. Each pair of
+    runs gives one ratio.
+
+    Args:
+        slow: a function without arguments: the numerator.
+        fast: a function without arguments: the denominator.
+        pairs: how many pairs of runs; one more of each goes before, to warm up.
+
+    Returns:
+        The ratio of slow to fast. Nothing is stored.
+
+    Raises:
+        TypeError: if ``pairs`` is not an integer.
+        ValueError: if ``pairs`` is below 2.
+    """
+    need_integer("pairs", pairs, least=2)
+    slow()
+    fast()
+    ratios = []
+    for _ in range(pairs):
+        start = time.perf_counter()
+        slow()
+        between = time.perf_counter()
+        fast()
+        end = time.perf_counter()
+        ratios.append((between - start) / max(end - between, 1e-9))
+    low, high = np.quantile(ratios, [0.25, 0.75]).tolist()
+    return Ratio(statistics.median(ratios), low, high, pairs)

@@ -1,0 +1,140 @@
+"""Loops equal products; counts equal what a slow count finds; a ratio is a ratio."""
+
+import numpy as np
+import pytest
+
+from attention_in_detail import attention
+from attention_in_detail.parallelism import (
+    Ratio,
+    attention_cost,
+    attention_entry_by_entry,
+    attention_query_by_query,
+    measure_ratio,
+    multi_head_cost,
+)
+from attention_in_detail.stored import stored_result
+
+
+def draw(*shapes):
+    rng = np.random.default_rng(11)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def test_a_loop_over_queries_equals_one_product():
+    q, k, v = draw((2, 4, 3), (5, 3), (2, 5, 6))
+    np.testing.assert_allclose(
+        attention_query_by_query(q, k, v), attention(q, k, v), rtol=0, atol=1e-12
+    )
+
+
+def test_a_loop_over_entries_equals_one_product():
+    q, k, v = draw((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7))
+    np.testing.assert_allclose(
+        attention_entry_by_entry(q, k, v), attention(q, k, v), rtol=0, atol=1e-12
+    )
+
+
+def test_entries_do_not_see_each_other():
+    q, k, v = draw((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7))
+    before = attention_entry_by_entry(q, k, v)
+    v[1, 2] += 1
+    after = attention_entry_by_entry(q, k, v)
+    changed = (before != after).any(axis=(-1, -2))
+    assert changed.tolist() == [[False, False, False], [False, False, True]]
+
+
+def test_cost_counts_every_multiplication():
+    """Counted again as a program of loops would do them."""
+    T, S, D_k, D_v, B = 3, 4, 5, 6, 2
+    products = sum(1 for _ in range(B) for _ in range(T) for _ in range(S) for _ in range(D_k))
+    sums = sum(1 for _ in range(B) for _ in range(T) for _ in range(D_v) for _ in range(S))
+    cost = attention_cost(T, S, D_k, D_v, entries=B, itemsize=8)
+    assert cost.multiply_adds == products + sums
+    assert cost.exponentials == B * T * S
+    q, k, v = np.zeros((B, T, D_k)), np.zeros((B, S, D_k)), np.zeros((B, S, D_v))
+    y, A = attention(q, k, v, return_weights=True)
+    assert cost.bytes_in_and_out == q.nbytes + k.nbytes + v.nbytes + y.nbytes
+    assert cost.bytes_between == 2 * A.nbytes
+
+
+def test_heads_change_the_exponentials_and_not_the_products():
+    one, eight = multi_head_cost(16, 64, 1), multi_head_cost(16, 64, 8)
+    assert one.multiply_adds == eight.multiply_adds == 4 * 16 * 64**2 + 2 * 16**2 * 64
+    assert eight.exponentials == 8 * one.exponentials == 8 * 16**2
+    assert eight.bytes_between == 8 * one.bytes_between
+
+
+def test_multi_head_cost_counts_the_four_matrices_and_the_batch():
+    cost = multi_head_cost(3, 8, 2, batch=5, itemsize=2)
+    assert cost.bytes_in_and_out == 2 * (2 * 5 * 3 * 8 + 4 * 8 * 8)
+    assert cost.multiply_adds == 5 * (4 * 3 * 8 * 8 + 2 * 3 * 3 * 8)
+
+
+def test_a_ratio_says_how_many_times_more_work_took_longer():
+    """Not a timed test: a thousand times the work is more, on any machine."""
+    ratio = measure_ratio(
+        lambda: sum(range(200_000)), lambda: sum(range(200)), pairs=5
+    )
+    assert ratio.median > 1
+    assert ratio.low <= ratio.median <= ratio.high
+    assert ratio.pairs == 5
+
+
+def test_a_ratio_reads_as_a_sentence():
+    assert str(Ratio(2.0, 1.5, 2.5, 9)) == "2 times as long (middle half of 9: 1.5 to 2.5)"
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (
+            lambda: attention_query_by_query(np.ones((2, 3)), np.ones((2, 4)), np.ones((2, 4))),
+            ValueError,
+            "keys has D_k = 4, but queries has D_k = 3; "
+            "queries and keys must share their width",
+        ),
+        (
+            lambda: attention_query_by_query(np.ones((0, 3)), np.ones((2, 3)), np.ones((2, 4))),
+            ValueError,
+            "queries has T = 0, but must have T >= 1; a loop needs at least one round",
+        ),
+        (
+            lambda: attention_entry_by_entry(np.ones((2, 1, 3)), np.ones((5, 3)), np.ones((2, 5, 3))),
+            ValueError,
+            "keys has the leading axes (), but queries has (2,); the loop needs the same for all",
+        ),
+        (
+            lambda: attention_entry_by_entry(*[np.ones((0, 5, 3))] * 3),
+            ValueError,
+            "queries has the leading axes (0,); a loop needs at least one round",
+        ),
+        (lambda: attention_cost(0, 1, 1, 1), ValueError, "T is 0, but must be at least 1"),
+        (lambda: multi_head_cost(4, 6, 4), ValueError, "heads = 4 does not divide D = 6; each head needs the same width D / heads >= 1"),
+        (lambda: measure_ratio(int, int, pairs=1), ValueError, "pairs is 1, but must be at least 2"),
+        (lambda: stored_result("nothing"), ValueError, "name is 'nothing', but what is stored is: parallelism"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_refused_in_one_line(call, kind, message):
+    with pytest.raises(kind) as error:
+        call()
+    assert str(error.value) == message
+
+
+def test_the_stored_result_says_on_what_it_was_measured():
+    result = stored_result("parallelism")
+    assert result["threads"] == 1
+    assert set(result["versions"]) == {"python", "numpy"}
+    assert result["machine"]
+    assert len(result["date"]) == 10
+
+
+def test_the_stored_result_supports_what_the_chapter_says():
+    """Loops over queries lose everywhere; fused heads win when small and lose when large."""
+    result = stored_result("parallelism")
+    assert all(row["low"] > 2 for row in result["over_queries"])
+    heads = {(row["D"], row["h"], row["T"]): row for row in result["over_heads"]}
+    assert heads[64, 16, 16]["low"] > 2
+    assert heads[512, 8, 512]["high"] < 1
+    batch = {(row["B"], row["T"]): row for row in result["over_batch"]}
+    assert batch[64, 4]["low"] > 5
+    assert batch[8, 512]["high"] < 1
