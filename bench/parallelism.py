@@ -39,12 +39,15 @@ def draw(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def as_row(ratio: Ratio, **sizes: int) -> dict[str, float | int]:
     rounded = {
-        name: float(f"{getattr(ratio, name):.3g}") for name in ("median", "low", "high")
+        name: float(f"{getattr(ratio, name):.3g}")
+        for name in ("median", "low", "high")
     }
     return {**sizes, **rounded, "pairs": ratio.pairs}
 
 
-def over_queries(rng: np.random.Generator, T: int) -> dict[str, float | int]:
+def over_queries(
+    rng: np.random.Generator, T: int
+) -> dict[str, float | int]:
     q, k, v = (draw(rng, T, WIDTH) for _ in range(3))
     return as_row(
         measure_ratio(
@@ -56,7 +59,9 @@ def over_queries(rng: np.random.Generator, T: int) -> dict[str, float | int]:
     )
 
 
-def over_batch(rng: np.random.Generator, B: int, T: int) -> dict[str, float | int]:
+def over_batch(
+    rng: np.random.Generator, B: int, T: int
+) -> dict[str, float | int]:
     q, k, v = (draw(rng, B, T, WIDTH) for _ in range(3))
     return as_row(
         measure_ratio(
@@ -109,7 +114,9 @@ def main() -> None:
         result["over_heads"].append(over_heads(rng, D, h, T))
         print("heads  ", result["over_heads"][-1], flush=True)
     path = store(
-        "parallelism", ["numpy"], {"dtype": "float32", "width": WIDTH, **result}
+        "parallelism",
+        ["numpy"],
+        {"dtype": "float32", "width": WIDTH, **result},
     )
     print("stored in", path.relative_to(path.parents[3]))
 

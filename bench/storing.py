@@ -10,7 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[1] / "src/attention_in_detail/stored"
+FOLDER = (
+    Path(__file__).resolve().parents[1] / "src/attention_in_detail/stored"
+)
 
 
 def processor() -> str:
@@ -33,13 +35,17 @@ def store(name: str, packages: list[str], result: dict[str, Any]) -> Path:
     whole = {
         "date": datetime.date.today().isoformat(),
         "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
-        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "load": round(os.getloadavg()[0], 1)
+        if hasattr(os, "getloadavg")
+        else None,
         "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
         "versions": {"python": platform.python_version(), **versions},
         **result,
     }
     path = FOLDER / f"{name}.json"
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", "utf8")
+    part.write_text(
+        json.dumps(whole, indent=2, ensure_ascii=False) + "\n", "utf8"
+    )
     part.replace(path)
     return path

@@ -24,7 +24,11 @@ from attention_in_detail.multi_head import (
 from attention_in_detail.notation import shape_checked
 from attention_in_detail.positions import sinusoidal_positions
 from attention_in_detail.rows import softmax, softmax_jacobian
-from attention_in_detail.scaled_dot_product import attention, attention_weights, scores
+from attention_in_detail.scaled_dot_product import (
+    attention,
+    attention_weights,
+    scores,
+)
 from attention_in_detail.sources import show_source
 
 __version__ = "0.1.0"

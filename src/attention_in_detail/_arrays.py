@@ -7,7 +7,14 @@ from array_api_compat import array_namespace, device
 
 from attention_in_detail.notation import Array, Scale
 
-__all__ = ["as_factor", "constant", "library_of", "narrowed", "widened"]
+__all__ = [
+    "as_factor",
+    "constant",
+    "library_of",
+    "narrowed",
+    "spread",
+    "widened",
+]
 
 
 def library_of(like: Array | None) -> tuple[Any, Any]:
@@ -27,7 +34,18 @@ def constant(value: float, like: Array) -> Array:
 
 def as_factor(scale: Scale, like: Array) -> Scale:
     """Return ``scale`` as what multiplies ``like`` without changing its dtype; an array keeps its gradient."""
-    return float(scale) if isinstance(scale, Real) else narrowed(scale, like.dtype)
+    return (
+        float(scale)
+        if isinstance(scale, Real)
+        else narrowed(scale, like.dtype)
+    )
+
+
+def spread(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return ``x`` broadcast to ``shape``, in memory of its own; ``x`` itself if it fits."""
+    if tuple(x.shape) == shape:
+        return x
+    return constant(0.0, x) + array_namespace(x).broadcast_to(x, shape)
 
 
 def widened(x: Array | None) -> Array | None:

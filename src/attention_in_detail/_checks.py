@@ -5,6 +5,7 @@ argument, then the axis and both sizes where there are any, then what to do.
 """
 
 import functools
+import inspect
 import math
 import numbers
 import operator
@@ -28,16 +29,7 @@ def checked(check: Callable[..., None]) -> Callable[[_Function], _Function]:
     """
 
     def decorate(function: _Function) -> _Function:
-        # Python's own "missing argument" error names the function, not its check.
-        guard = types.FunctionType(
-            check.__code__,
-            check.__globals__,
-            function.__name__,
-            check.__defaults__,
-            check.__closure__,
-        )
-        guard.__kwdefaults__ = check.__kwdefaults__
-        guard.__qualname__ = function.__qualname__
+        guard = named(check, function.__qualname__)
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
@@ -48,6 +40,26 @@ def checked(check: Callable[..., None]) -> Callable[[_Function], _Function]:
         return public  # type: ignore[return-value]
 
     return decorate
+
+
+def named(check: Callable[..., None], name: str) -> Callable[..., None]:
+    """Return ``check`` under the name of what it guards.
+
+    Python's own error for a missing argument then names what the reader called.
+    """
+    check = inspect.unwrap(
+        check
+    )  # past a run-time check of its annotations
+    guard = types.FunctionType(
+        check.__code__,
+        check.__globals__,
+        name.rpartition(".")[2],
+        check.__defaults__,
+        check.__closure__,
+    )
+    guard.__kwdefaults__ = check.__kwdefaults__
+    guard.__qualname__ = name
+    return guard
 
 
 # ---- kinds ---------------------------------------------------------------------------
@@ -105,7 +117,11 @@ def need_one_home(arrays: dict[str, Any], *, dtype: bool = True) -> None:
             raise TypeError(
                 f"{name} is an array of {library(theirs)}, but {first} of {library(ours)}; convert one of them"
             )
-        if dtype and x.dtype != base.dtype and not theirs.isdtype(x.dtype, "bool"):
+        if (
+            dtype
+            and x.dtype != base.dtype
+            and not theirs.isdtype(x.dtype, "bool")
+        ):
             raise TypeError(
                 f"{name} has dtype {x.dtype}, but {first} has {base.dtype}; convert one of them"
             )
@@ -116,7 +132,9 @@ def need_one_home(arrays: dict[str, Any], *, dtype: bool = True) -> None:
 
 
 def library(namespace: Any) -> str:
-    return namespace.__name__.removeprefix("array_api_compat.").partition(".")[0]
+    return namespace.__name__.removeprefix("array_api_compat.").partition(
+        "."
+    )[0]
 
 
 # ---- sizes ---------------------------------------------------------------------------
@@ -141,7 +159,9 @@ def need_same(
 
 def need_nonempty(name: str, size: int, axis: str, hint: str) -> None:
     if size == 0:
-        raise ValueError(f"{name} has {axis} = 0, but must have {axis} >= 1; {hint}")
+        raise ValueError(
+            f"{name} has {axis} = 0, but must have {axis} >= 1; {hint}"
+        )
 
 
 def need_broadcast(
@@ -166,7 +186,12 @@ def need_broadcast(
 
 
 def need_pairs(
-    name: str, x: Any, T: int, S: int, *, of: tuple[str, str] = ("queries", "keys")
+    name: str,
+    x: Any,
+    T: int,
+    S: int,
+    *,
+    of: tuple[str, str] = ("queries", "keys"),
 ) -> None:
     """Refuse a mask or bias whose last two axes do not fit (T, S); 1 or a missing axis stands for all."""
     shape = tuple(x.shape)
@@ -187,7 +212,9 @@ def need_scale(scale: Any, queries: Any) -> None:
         except OverflowError:  # a whole number beyond the floats
             finite = False
         if not finite:
-            raise ValueError("scale must be a finite number; to shut a pair use mask=")
+            raise ValueError(
+                "scale must be a finite number; to shut a pair use mask="
+            )
         return
     if not is_array_api_obj(scale) or scale.ndim != 0:
         what = (
@@ -195,7 +222,9 @@ def need_scale(scale: Any, queries: Any) -> None:
             if is_array_api_obj(scale)
             else kind(scale)
         )
-        raise TypeError(f"scale must be a number or a 0-d array, not {what}")
+        raise TypeError(
+            f"scale must be a number or a 0-d array, not {what}"
+        )
     need_floating("scale", scale)
     need_one_home({"queries": queries, "scale": scale}, dtype=False)
 
@@ -211,12 +240,11 @@ def check_softmax(z: Any, axis: Any = -1) -> None:
         raise ValueError(
             f"axis is {axis}, but z has {z.ndim} axes; choose one from {-z.ndim} to {z.ndim - 1}"
         )
-    need_nonempty(
-        "z",
-        z.shape[axis],
-        f"size along axis {axis}",
-        "the softmax of nothing is not defined",
-    )
+    if z.shape[axis] == 0:
+        raise ValueError(
+            f"z has size 0 on axis {axis}, but needs at least 1; "
+            "the softmax of nothing is not defined"
+        )
 
 
 def check_softmax_jacobian(weights: Any) -> None:
@@ -229,10 +257,21 @@ def check_scores(queries: Any, keys: Any, *, scale: Any = None) -> None:
 
 
 def check_attention_weights(
-    queries: Any, keys: Any, *, mask: Any = None, bias: Any = None, scale: Any = None
+    queries: Any,
+    keys: Any,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    scale: Any = None,
 ) -> None:
     check_attention(
-        queries, keys, None, mask=mask, bias=bias, scale=scale, _with_values=False
+        queries,
+        keys,
+        None,
+        mask=mask,
+        bias=bias,
+        scale=scale,
+        _with_values=False,
     )
 
 
@@ -256,7 +295,11 @@ def check_attention(
     need_masks(mask, bias)
     need_flag("return_weights", return_weights)
     need_one_home(
-        {**{name: x for name, (x, *_) in given.items()}, "mask": mask, "bias": bias}
+        {
+            **{name: x for name, (x, *_) in given.items()},
+            "mask": mask,
+            "bias": bias,
+        }
     )
     need_scale(scale, queries)
     need_same(
@@ -268,9 +311,14 @@ def check_attention(
         "queries and keys must share their width",
     )
     need_nonempty(
-        "keys", keys.shape[-1], "D_k", "a score needs at least one coordinate"
+        "keys",
+        keys.shape[-1],
+        "D_k",
+        "a score needs at least one coordinate",
     )
-    need_nonempty("keys", keys.shape[-2], "S", "a query needs at least one key")
+    need_nonempty(
+        "keys", keys.shape[-2], "S", "a query needs at least one key"
+    )
     if _with_values:
         need_same(
             "values",
@@ -315,11 +363,15 @@ def check_padding_mask(lengths: Any, S: Any) -> None:
     need_array("lengths", lengths)
     xp = array_namespace(lengths)
     if not xp.isdtype(lengths.dtype, "integral"):
-        raise TypeError(f"lengths must be an array of integers, not {kind(lengths)}")
+        raise TypeError(
+            f"lengths must be an array of integers, not {kind(lengths)}"
+        )
     need_integer("S", S, least=1)
     if math.prod(lengths.shape) == 0:
         return
-    wide = xp.astype(lengths, xp.int64)  # torch knows no minimum of its uint16
+    wide = xp.astype(
+        lengths, xp.int64
+    )  # torch knows no minimum of its uint16
     lowest, highest = int(xp.min(wide)), int(xp.max(wide))
     if lowest < 0:
         raise ValueError(
@@ -332,13 +384,18 @@ def check_padding_mask(lengths: Any, S: Any) -> None:
 
 
 def check_combine_masks(*masks: Any) -> None:
-    present = {f"masks[{n}]": mask for n, mask in enumerate(masks) if mask is not None}
+    present = {
+        f"masks[{n}]": mask
+        for n, mask in enumerate(masks)
+        if mask is not None
+    }
     for name, mask in present.items():
         need_boolean(name, mask)
     if present:
         need_one_home(present)
         need_broadcast(
-            {name: tuple(mask.shape) for name, mask in present.items()}, axis="axis"
+            {name: tuple(mask.shape) for name, mask in present.items()},
+            axis="axis",
         )
 
 
@@ -347,10 +404,14 @@ def check_mask_from_torch_mha(
 ) -> None:
     need_integer("heads", heads, least=1)
     present = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask}
-    present = {name: mask for name, mask in present.items() if mask is not None}
+    present = {
+        name: mask for name, mask in present.items() if mask is not None
+    }
     for name, mask in present.items():
         need_array(name, mask)
-        if not array_namespace(mask).isdtype(mask.dtype, ("bool", "real floating")):
+        if not array_namespace(mask).isdtype(
+            mask.dtype, ("bool", "real floating")
+        ):
             raise TypeError(
                 f"{name} must be boolean (true = ignore) or floating (added to the scores), not {kind(mask)}"
             )
@@ -365,7 +426,11 @@ def check_mask_from_torch_mha(
             )
     if present:
         need_one_home(present, dtype=False)
-    if attn_mask is not None and attn_mask.ndim == 3 and attn_mask.shape[0] % heads:
+    if (
+        attn_mask is not None
+        and attn_mask.ndim == 3
+        and attn_mask.shape[0] % heads
+    ):
         raise ValueError(
             f"attn_mask has B*h = {attn_mask.shape[0]}, but heads = {heads} does not divide it"
         )
@@ -380,7 +445,11 @@ def check_mask_from_torch_mha(
         )
         if attn_mask.ndim == 3:
             batch = attn_mask.shape[0] // heads
-            own = key_padding_mask.shape[0] if key_padding_mask.ndim == 2 else 1
+            own = (
+                key_padding_mask.shape[0]
+                if key_padding_mask.ndim == 2
+                else 1
+            )
             need_same(
                 "key_padding_mask",
                 own,
@@ -406,10 +475,14 @@ def check_mask_to_torch_mha(mask: Any, *, heads: Any) -> None:
         )
 
 
-def check_sinusoidal_positions(length: Any, D: Any, *, like: Any = None) -> None:
+def check_sinusoidal_positions(
+    length: Any, D: Any, *, like: Any = None
+) -> None:
     need_integer("length", length, least=0)
     need_integer("D", D, least=2)
     if operator.index(D) % 2:
-        raise ValueError(f"D is {D}, but must be even: sines and cosines come in pairs")
+        raise ValueError(
+            f"D is {D}, but must be even: sines and cosines come in pairs"
+        )
     if like is not None:
         need_floating("like", like)

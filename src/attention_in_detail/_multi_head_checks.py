@@ -115,7 +115,12 @@ def _check(
     need_flag("return_weights", return_weights)
     arrays = {name: x for name, (x, _, _) in given.items()}
     need_one_home(
-        {**arrays, "mask": mask, "bias": bias, "parameters.W_Q": parameters.W_Q}
+        {
+            **arrays,
+            "mask": mask,
+            "bias": bias,
+            "parameters.W_Q": parameters.W_Q,
+        }
     )
 
     # Where queries, keys and values come from, and the matrix that takes their width.
@@ -134,8 +139,14 @@ def _check(
             axis,
             f"{matrix} has one row a column of {name}",
         )
-    queries, keys, values = arrays[names[0]], arrays[names[1]], arrays[sources[-1]]
-    need_nonempty(names[1], keys.shape[-2], "S", "a query needs at least one key")
+    queries, keys, values = (
+        arrays[names[0]],
+        arrays[names[1]],
+        arrays[sources[-1]],
+    )
+    need_nonempty(
+        names[1], keys.shape[-2], "S", "a query needs at least one key"
+    )
     need_same(
         sources[-1],
         values.shape[-2],

@@ -31,7 +31,12 @@ def check_parameters(
     need_integer("heads", heads, least=1)
     projections = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}
     biases = {"b_Q": b_Q, "b_K": b_K, "b_V": b_V}
-    for name, x in {**projections, "W_O": W_O, **biases, "b_O": b_O}.items():
+    for name, x in {
+        **projections,
+        "W_O": W_O,
+        **biases,
+        "b_O": b_O,
+    }.items():
         if x is None and name not in projections:
             continue
         need_floating(name, x)
@@ -47,10 +52,24 @@ def check_parameters(
     D = W_Q.shape[1]
     for name in ("W_K", "W_V"):
         columns = projections[name].shape[1]
-        need_same(name, columns, "W_Q", D, "D", "all heads together share one width")
+        need_same(
+            name,
+            columns,
+            "W_Q",
+            D,
+            "D",
+            "all heads together share one width",
+        )
     for name, b in biases.items():
         if b is not None:
-            need_same(name, b.shape[0], "W_Q", D, "D", "a bias has a number a column")
+            need_same(
+                name,
+                b.shape[0],
+                "W_Q",
+                D,
+                "D",
+                "a bias has a number a column",
+            )
     if W_O is not None:
         hint = "W_O has one row a column of the concatenated heads"
         need_same("W_O", W_O.shape[0], "W_Q", D, "D", hint)
@@ -88,7 +107,14 @@ def check_init(
     like: Any = None,
 ) -> None:
     need_widths(
-        D, heads, D_q=D_q, D_k=D_k, D_v=D_v, D_out=D_out, bias=bias, output=output
+        D,
+        heads,
+        D_q=D_q,
+        D_k=D_k,
+        D_v=D_v,
+        D_out=D_out,
+        bias=bias,
+        output=output,
     )
     need_integer("seed", seed, least=0)
     if like is not None:
@@ -109,12 +135,21 @@ def check_module(
     dropout: Any = 0.0,
 ) -> None:
     need_widths(
-        D, heads, D_q=D_q, D_k=D_k, D_v=D_v, D_out=D_out, bias=bias, output=output
+        D,
+        heads,
+        D_q=D_q,
+        D_k=D_k,
+        D_v=D_v,
+        D_out=D_out,
+        bias=bias,
+        output=output,
     )
     if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real):
         raise TypeError(f"dropout must be a number, not {kind(dropout)}")
     if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is {dropout}, but must be at least 0 and below 1")
+        raise ValueError(
+            f"dropout is {dropout}, but must be at least 0 and below 1"
+        )
 
 
 def check_from_torch(_: Any, module: Any) -> None:
@@ -134,7 +169,10 @@ def check_from_torch(_: Any, module: Any) -> None:
             f"not {kind(module)} (it has no {missing[0]})"
         )
     for name, is_there in (
-        ("add_bias_kv", module.bias_k is not None or module.bias_v is not None),
+        (
+            "add_bias_kv",
+            module.bias_k is not None or module.bias_v is not None,
+        ),
         ("add_zero_attn", module.add_zero_attn),
     ):
         if is_there:
@@ -155,7 +193,12 @@ def need_widths(
     output: Any,
 ) -> None:
     need_integer("D", D, least=1)
-    for name, width in {"D_q": D_q, "D_k": D_k, "D_v": D_v, "D_out": D_out}.items():
+    for name, width in {
+        "D_q": D_q,
+        "D_k": D_k,
+        "D_v": D_v,
+        "D_out": D_out,
+    }.items():
         if width is not None:
             need_integer(name, width, least=1)
     need_integer("heads", heads, least=1)
@@ -168,7 +211,7 @@ def need_widths(
         )
 
 
-def need_division(D: int, heads: int) -> None:
+def need_division(D: Any, heads: Any) -> None:
     if D == 0 or D % heads:
         raise ValueError(
             f"heads = {heads} does not divide D = {D}; "

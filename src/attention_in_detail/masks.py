@@ -13,7 +13,15 @@ from attention_in_detail._checks import (
     check_padding_mask,
     checked,
 )
-from attention_in_detail.notation import Array, Bias, Bool, Float, Integer, Mask, Size
+from attention_in_detail.notation import (
+    Array,
+    Bias,
+    Bool,
+    Float,
+    Integer,
+    Mask,
+    Size,
+)
 
 __all__ = [
     "causal_mask",
@@ -26,7 +34,11 @@ __all__ = [
 
 @checked(check_causal_mask)
 def causal_mask(
-    T: Size, S: Size | None = None, *, offset: Size = 0, like: Array | None = None
+    T: Size,
+    S: Size | None = None,
+    *,
+    offset: Size = 0,
+    like: Array | None = None,
 ) -> Bool[Array, "T S"]:
     r"""Let each query attend to the keys up to its own position.
 
@@ -89,7 +101,9 @@ def padding_mask(
 
 
 @checked(check_combine_masks)
-def combine_masks(*masks: Bool[Array, "..."] | None) -> Bool[Array, "..."] | None:
+def combine_masks(
+    *masks: Bool[Array, "..."] | None,
+) -> Bool[Array, "..."] | None:
     r"""Allow what every mask allows.
 
     .. math:: M = M_1 \wedge M_2 \wedge \dots
@@ -118,7 +132,9 @@ def combine_masks(*masks: Bool[Array, "..."] | None) -> Bool[Array, "..."] | Non
 @checked(check_mask_from_torch_mha)
 def mask_from_torch_mha(
     attn_mask: Bool[Array, "..."] | Float[Array, "..."] | None = None,
-    key_padding_mask: Bool[Array, "..."] | Float[Array, "..."] | None = None,
+    key_padding_mask: Bool[Array, "..."]
+    | Float[Array, "..."]
+    | None = None,
     *,
     heads: Size,
 ) -> tuple[Bool[Array, "..."] | None, Float[Array, "..."] | None]:
@@ -152,7 +168,11 @@ def mask_from_torch_mha(
     if attn_mask is not None:
         if attn_mask.ndim == 3:
             batched = key_padding_mask is None or key_padding_mask.ndim == 2
-            lead = (attn_mask.shape[0] // heads, heads) if batched else (heads,)
+            lead = (
+                (attn_mask.shape[0] // heads, heads)
+                if batched
+                else (heads,)
+            )
             xp = array_namespace(attn_mask)
             attn_mask = xp.reshape(attn_mask, (*lead, *attn_mask.shape[1:]))
         ours.append(attn_mask)
@@ -209,10 +229,14 @@ def mask_to_torch_mha(
     if own_heads == 1 and T == 1:
         return None, ~mask[:, 0, 0, :]
     xp = array_namespace(mask)
-    return ~xp.reshape(xp.broadcast_to(mask, (B, heads, T, S)), (B * heads, T, S)), None
+    return ~xp.reshape(
+        xp.broadcast_to(mask, (B, heads, T, S)), (B * heads, T, S)
+    ), None
 
 
-def may_attend(mask: Mask | None, bias: Bias | None) -> Bool[Array, "..."] | None:
+def may_attend(
+    mask: Mask | None, bias: Bias | None
+) -> Bool[Array, "..."] | None:
     """Return which pairs are open, with at least the axes (T, S): neither false in ``mask`` nor −inf in ``bias``.
 
     None stands for "all": where neither is given, no array is made.
@@ -241,5 +265,7 @@ def keep_rows(
     if is_open is None:
         return x
     xp = array_namespace(x)
-    takes_part = xp.any(is_open, axis=-1 if of == "queries" else -2)  # (*batch, rows)
+    takes_part = xp.any(
+        is_open, axis=-1 if of == "queries" else -2
+    )  # (*batch, rows)
     return xp.where(takes_part[..., None], x, constant(0.0, x))

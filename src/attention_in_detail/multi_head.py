@@ -53,12 +53,15 @@ def split_heads(
     """
     xp = array_namespace(x)
     *batch, T, D = x.shape
+    heads = int(heads)
     cut = xp.reshape(x, (*batch, T, heads, D // heads))
     return xp.moveaxis(cut, -2, -3)
 
 
 @checked(check_merge_heads)
-def merge_heads(x: Float[Array, "*batch h T D_h"]) -> Float[Array, "*batch T D"]:
+def merge_heads(
+    x: Float[Array, "*batch h T D_h"],
+) -> Float[Array, "*batch T D"]:
     r"""Put the heads side by side: the inverse of :func:`split_heads`.
 
     .. math:: \operatorname{Concat}(H_1, \dots, H_h)_{t,\; i D_h + d} = x_{i,t,d}
@@ -130,8 +133,11 @@ def multi_head_attention_by_head(
     """
     xp = array_namespace(queries)
     batch_axes = max(x.ndim for x in (queries, keys, values)) - 2
-    mask, bias = with_head_axis(mask, batch_axes), with_head_axis(bias, batch_axes)
-    queries, keys, values = without_shut_rows(queries, keys, values, mask, bias)
+    mask = with_head_axis(mask, batch_axes)
+    bias = with_head_axis(bias, batch_axes)
+    queries, keys, values = without_shut_rows(
+        queries, keys, values, mask, bias
+    )
     head_outputs, head_weights = [], []
     for i in range(parameters.heads):
         W = parameters.head(i)
@@ -145,8 +151,13 @@ def multi_head_attention_by_head(
         )
         head_outputs.append(H)
         head_weights.append(A)
-    output = projected(xp.concat(head_outputs, axis=-1), parameters.W_O, parameters.b_O)
-    return (output, xp.stack(head_weights, axis=-3)) if return_weights else output
+    merged = xp.concat(head_outputs, axis=-1)  # (*batch, T, D)
+    output = projected(merged, parameters.W_O, parameters.b_O)
+    return (
+        (output, xp.stack(head_weights, axis=-3))
+        if return_weights
+        else output
+    )
 
 
 @checked(check_multi_head)
@@ -195,12 +206,16 @@ def multi_head_attention(
         Vaswani et al. (2017), section 3.2.2.
     """
     batch_axes = max(x.ndim for x in (queries, keys, values)) - 2
-    mask, bias = with_head_axis(mask, batch_axes), with_head_axis(bias, batch_axes)
-    q, k, v = projected_heads(parameters, queries, keys, values, mask=mask, bias=bias)
-    heads, weights = attention.unchecked(
+    mask = with_head_axis(mask, batch_axes)
+    bias = with_head_axis(bias, batch_axes)
+    q, k, v = projected_heads(
+        parameters, queries, keys, values, mask=mask, bias=bias
+    )
+    H, weights = attention.unchecked(  # H: (*batch, h, T, D_h)
         q, k, v, mask=mask, bias=bias, return_weights=True
-    )  # (*batch, h, T, D_h)
-    output = projected(merge_heads.unchecked(heads), parameters.W_O, parameters.b_O)
+    )
+    merged = merge_heads.unchecked(H)  # (*batch, T, D)
+    output = projected(merged, parameters.W_O, parameters.b_O)
     return (output, weights) if return_weights else output
 
 
@@ -238,7 +253,13 @@ def self_attention(
         Vaswani et al. (2017), section 3.2.3.
     """
     return multi_head_attention.unchecked(
-        parameters, x, x, x, mask=mask, bias=bias, return_weights=return_weights
+        parameters,
+        x,
+        x,
+        x,
+        mask=mask,
+        bias=bias,
+        return_weights=return_weights,
     )
 
 
@@ -314,7 +335,9 @@ def projected_heads(
     Float[Array, "*#batch h S D_h"],
 ]:
     """Project queries, keys and values and split them into heads; ``mask`` and ``bias`` have their head axis."""
-    queries, keys, values = without_shut_rows(queries, keys, values, mask, bias)
+    queries, keys, values = without_shut_rows(
+        queries, keys, values, mask, bias
+    )
     q = projected(queries, parameters.W_Q, parameters.b_Q)  # (*batch, T, D)
     k = projected(keys, parameters.W_K, parameters.b_K)  # (*batch, S, D)
     v = projected(values, parameters.W_V, parameters.b_V)  # (*batch, S, D)
@@ -360,7 +383,9 @@ def without_shut_rows(
     """
     is_open = may_attend(mask, bias)
     if is_open is not None and is_open.ndim > 2:
-        is_open = array_namespace(is_open).any(is_open, axis=-3)  # open in any head
+        is_open = array_namespace(is_open).any(
+            is_open, axis=-3
+        )  # open in any head
     return (
         keep_rows(queries, is_open, of="queries"),
         keep_rows(keys, is_open, of="keys"),

@@ -29,7 +29,9 @@ Array = Any
 
 # A mask or bias for scores of shape (*batch, T, S). One row holds for all queries, one number for everything.
 Mask = Bool[Array, "*#batch #T #S"] | Bool[Array, " #S"] | Bool[Array, ""]
-Bias = Float[Array, "*#batch #T #S"] | Float[Array, " #S"] | Float[Array, ""]
+Bias = (
+    Float[Array, "*#batch #T #S"] | Float[Array, " #S"] | Float[Array, ""]
+)
 
 # A size, of Python or of NumPy.
 Size = Integral
@@ -63,8 +65,8 @@ def shape_checked(function: _Function) -> _Function:
     try:
         from beartype import beartype
     except ImportError:
-        message = (
-            "shape_checked needs beartype to check annotations: pip install beartype"
-        )
+        message = "shape_checked needs beartype to check annotations: pip install beartype"
         raise ImportError(message) from None
-    return jaxtyped(typechecker=beartype)(getattr(function, "unchecked", function))
+    return jaxtyped(typechecker=beartype)(
+        getattr(function, "unchecked", function)
+    )

@@ -116,9 +116,13 @@ def attention_entry_by_entry(
     """
     xp = array_namespace(queries)
     lead = tuple(queries.shape[:-2])
-    flat = [xp.reshape(x, (-1, *x.shape[-2:])) for x in (queries, keys, values)]
+    flat = [
+        xp.reshape(x, (-1, *x.shape[-2:])) for x in (queries, keys, values)
+    ]
     entries = [
-        attention.unchecked(flat[0][b, ...], flat[1][b, ...], flat[2][b, ...])
+        attention.unchecked(
+            flat[0][b, ...], flat[1][b, ...], flat[2][b, ...]
+        )
         for b in range(math.prod(lead))
     ]
     return xp.reshape(xp.stack(entries), (*lead, *entries[0].shape))
@@ -183,6 +187,9 @@ def attention_cost(
     }
     for name, size in sizes.items():
         need_integer(name, size, least=1)
+    T, S, D_k, D_v, entries, itemsize = (
+        int(size) for size in sizes.values()
+    )
     pairs = entries * T * S
     numbers = entries * (T * D_k + S * D_k + S * D_v + T * D_v)
     return Cost(
@@ -219,15 +226,24 @@ def multi_head_cost(
     Source:
         Vaswani et al. (2017), section 3.2.2: the total is similar to one full head's.
     """
-    for name, size in {"D": D, "heads": heads, "batch": batch}.items():
+    for name, size in {
+        "T": T,
+        "D": D,
+        "heads": heads,
+        "batch": batch,
+        "itemsize": itemsize,
+    }.items():
         need_integer(name, size, least=1)
     if D % heads:
         raise ValueError(
             f"heads = {heads} does not divide D = {D}; "
             "each head needs the same width D / heads >= 1"
         )
+    T, D, heads, batch, itemsize = map(int, (T, D, heads, batch, itemsize))
     D_h = D // heads
-    inner = attention_cost(T, T, D_h, D_h, entries=batch * heads, itemsize=itemsize)
+    inner = attention_cost(
+        T, T, D_h, D_h, entries=batch * heads, itemsize=itemsize
+    )
     return Cost(
         multiply_adds=4 * batch * T * D * D + inner.multiply_adds,
         exponentials=inner.exponentials,
@@ -254,9 +270,7 @@ class Ratio:
 
     def __str__(self) -> str:
         spread = f"{self.low:.2g} to {self.high:.2g}"
-        return (
-            f"{self.median:.2g} times as long (middle half of {self.pairs}: {spread})"
-        )
+        return f"{self.median:.2g} times as long (middle half of {self.pairs}: {spread})"
 
 
 def measure_ratio(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attention_in_detail._arrays import library_of
-from attention_in_detail._checks import checked
+from attention_in_detail._checks import checked, named
 from attention_in_detail._parameter_checks import (
     check_from_torch,
     check_head,
@@ -64,13 +64,19 @@ class MultiHeadParameters:
         # The check comes before __init__, so before any run-time check of the
         # annotations. Copying and unpickling call without arguments.
         if args or kwargs:
-            check_parameters(*args, **kwargs)
+            named(check_parameters, cls.__name__)(*args, **kwargs)
         return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        # A NumPy integer of few bits would overflow in what is computed from it.
+        object.__setattr__(self, "heads", int(self.heads))
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays that are there, by name."""
         named = {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name != "heads"
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name != "heads"
         }
         return {name: x for name, x in named.items() if x is not None}
 
@@ -190,14 +196,19 @@ class MultiHeadParameters:
         """
         xp, where = library_of(like)
         dtype = xp.float64 if like is None else like.dtype
-        rng = np.random.default_rng(seed)
+        D, heads = int(D), int(heads)
+        rng = np.random.default_rng(int(seed))
 
         def draw(rows: int, columns: int) -> Any:
             drawn = rng.standard_normal((rows, columns)) / np.sqrt(rows)
             return xp.astype(xp.asarray(drawn, device=where), dtype)
 
         def zeros(size: int) -> Any:
-            return xp.zeros((size,), dtype=dtype, device=where) if bias else None
+            return (
+                xp.zeros((size,), dtype=dtype, device=where)
+                if bias
+                else None
+            )
 
         rows = [D if width is None else width for width in (D_q, D_k, D_v)]
         columns = D if D_out is None else D_out
@@ -236,12 +247,19 @@ class MultiHeadParameters:
         """
         D = module.embed_dim
         if module.in_proj_weight is not None:
-            weights = [module.in_proj_weight[n * D : (n + 1) * D] for n in range(3)]
+            weights = [
+                module.in_proj_weight[n * D : (n + 1) * D] for n in range(3)
+            ]
         else:
-            weights = [module.q_proj_weight, module.k_proj_weight, module.v_proj_weight]
+            weights = [
+                module.q_proj_weight,
+                module.k_proj_weight,
+                module.v_proj_weight,
+            ]
         packed = module.in_proj_bias
         biases = [
-            None if packed is None else packed[n * D : (n + 1) * D] for n in range(3)
+            None if packed is None else packed[n * D : (n + 1) * D]
+            for n in range(3)
         ]
         out = module.out_proj
         return cls(

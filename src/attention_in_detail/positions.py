@@ -35,11 +35,9 @@ def sinusoidal_positions(
     """
     xp, where = library_of(like)
     dtype = xp.float64 if like is None else like.dtype
-    rates = xp.asarray(
-        [10000.0 ** (-2 * c / D) for c in range(D // 2)], dtype=xp.float64, device=where
-    )
-    angles = (
-        xp.arange(length, dtype=xp.float64, device=where)[:, None] * rates[None, :]
-    )  # (length, D/2)
-    pairs = xp.stack([xp.sin(angles), xp.cos(angles)], axis=-1)  # (length, D/2, 2)
+    rates = [10000.0 ** (-2 * c / D) for c in range(D // 2)]
+    rates = xp.asarray(rates, dtype=xp.float64, device=where)
+    p = xp.arange(length, dtype=xp.float64, device=where)
+    angles = p[:, None] * rates[None, :]  # (length, D/2)
+    pairs = xp.stack([xp.sin(angles), xp.cos(angles)], axis=-1)
     return xp.astype(xp.reshape(pairs, (length, D)), dtype)

@@ -3,14 +3,20 @@
 from array_api_compat import array_namespace, device
 
 from attention_in_detail._arrays import constant, narrowed, widened
-from attention_in_detail._checks import check_softmax, check_softmax_jacobian, checked
+from attention_in_detail._checks import (
+    check_softmax,
+    check_softmax_jacobian,
+    checked,
+)
 from attention_in_detail.notation import Array, Float, Size
 
 __all__ = ["softmax", "softmax_jacobian"]
 
 
 @checked(check_softmax)
-def softmax(z: Float[Array, "*shape"], axis: Size = -1) -> Float[Array, "*shape"]:
+def softmax(
+    z: Float[Array, "*shape"], axis: Size = -1
+) -> Float[Array, "*shape"]:
     r"""Turn the numbers along an axis into positive weights that sum to 1.
 
     .. math:: \sigma(z)_j = \frac{e^{z_j}}{\sum_r e^{z_r}} = \frac{e^{z_j - m}}{\sum_r e^{z_r - m}}, \quad m = \max_r z_r
@@ -49,7 +55,9 @@ def softmax(z: Float[Array, "*shape"], axis: Size = -1) -> Float[Array, "*shape"
 
 
 @checked(check_softmax_jacobian)
-def softmax_jacobian(weights: Float[Array, "*batch S"]) -> Float[Array, "*batch S S"]:
+def softmax_jacobian(
+    weights: Float[Array, "*batch S"],
+) -> Float[Array, "*batch S S"]:
     r"""Return the derivative of a softmax from the weights that it gave.
 
     .. math:: \frac{\partial \alpha_j}{\partial z_r} = \alpha_j (\delta_{jr} - \alpha_r),
@@ -73,5 +81,7 @@ def softmax_jacobian(weights: Float[Array, "*batch S"]) -> Float[Array, "*batch 
     """
     xp = array_namespace(weights)
     column, row = weights[..., :, None], weights[..., None, :]
-    same = xp.eye(weights.shape[-1], dtype=weights.dtype, device=device(weights))
+    same = xp.eye(
+        weights.shape[-1], dtype=weights.dtype, device=device(weights)
+    )
     return column * (same - row)

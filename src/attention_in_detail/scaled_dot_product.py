@@ -4,7 +4,13 @@ import math
 
 from array_api_compat import array_namespace
 
-from attention_in_detail._arrays import as_factor, constant, narrowed, widened
+from attention_in_detail._arrays import (
+    as_factor,
+    constant,
+    narrowed,
+    spread,
+    widened,
+)
 from attention_in_detail._checks import (
     check_attention,
     check_attention_weights,
@@ -154,14 +160,13 @@ def attention(
         Vaswani et al. (2017), section 3.2.1, equation 1.
     """
     q, k, b = widened(queries), widened(keys), widened(bias)
-    weights = attention_weights.unchecked(q, k, mask=mask, bias=b, scale=scale)
+    weights = attention_weights.unchecked(
+        q, k, mask=mask, bias=b, scale=scale
+    )
     v = widened(keep_rows(values, may_attend(mask, bias), of="keys"))
     output = narrowed(weights @ v, values.dtype)  # (*batch, T, D_v)
     if not return_weights:
         return output
-    shape = (*output.shape[:-1], keys.shape[-2])
-    if weights.shape != shape:  # a batch axis that only the values have
-        weights = constant(0.0, weights) + array_namespace(weights).broadcast_to(
-            weights, shape
-        )
+    # The values may have batch axes of their own: the weights hold for each.
+    weights = spread(weights, (*output.shape[:-1], keys.shape[-2]))
     return output, narrowed(weights, queries.dtype)

@@ -23,7 +23,9 @@ class Source:
         return f"```python\n{self.code}\n```"
 
 
-def show_source(function: Callable[..., Any], *, docstring: bool = False) -> Source:
+def show_source(
+    function: Callable[..., Any], *, docstring: bool = False
+) -> Source:
     """Return the source of an imported function or class, as it stands in the package.
 
     Args:
@@ -41,7 +43,7 @@ def show_source(function: Callable[..., Any], *, docstring: bool = False) -> Sou
     """
     try:
         code = textwrap.dedent(inspect.getsource(function)).rstrip()
-    except OSError:
+    except (OSError, TypeError):
         raise TypeError(
             f"the source of {function!r} cannot be read; was it typed into a prompt?"
         ) from None
@@ -55,7 +57,9 @@ def show_source(function: Callable[..., Any], *, docstring: bool = False) -> Sou
             and ast.get_docstring(node) is not None
         ):
             said = node.body[0]
-            dropped.update(range(said.lineno - 1, said.end_lineno or said.lineno))
+            dropped.update(
+                range(said.lineno - 1, said.end_lineno or said.lineno)
+            )
             # The empty line after a class's docstring goes with it.
             if (
                 said.end_lineno
@@ -63,4 +67,6 @@ def show_source(function: Callable[..., Any], *, docstring: bool = False) -> Sou
                 and not lines[said.end_lineno].strip()
             ):
                 dropped.add(said.end_lineno)
-    return Source("\n".join(line for n, line in enumerate(lines) if n not in dropped))
+    return Source(
+        "\n".join(line for n, line in enumerate(lines) if n not in dropped)
+    )

@@ -14,7 +14,11 @@ from .style import INK, Length, text_colour
 
 
 def draw_cells(
-    axes: Axes, values: np.ndarray, colours: Colormap, scale: Normalize, cell: Length
+    axes: Axes,
+    values: np.ndarray,
+    colours: Colormap,
+    scale: Normalize,
+    cell: Length,
 ) -> np.ndarray:
     """Fill axes with the cells of a matrix, edged in ink so that pale and dark cells end visibly on either ground.
 
@@ -93,4 +97,8 @@ def fitting_size(
 ) -> Length:
     """Return the largest type size at which every text fits into `room` css pixels, between the two limits."""
     widest = max((width_of(t, largest) for t in texts), default=0.0)
-    return largest if widest <= room else max(smallest, largest * room / widest)
+    return (
+        largest
+        if widest <= room
+        else max(smallest, largest * room / widest)
+    )

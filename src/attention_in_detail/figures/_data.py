@@ -34,7 +34,9 @@ def numbers_of(name: str, values: Drawable) -> np.ndarray:
             raise TypeError
         array = array.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is not an array of real numbers") from None
+        raise ValueError(
+            f"{name} is not an array of real numbers"
+        ) from None
     if array.size == 0:
         raise ValueError(f"{name} is empty: its shape is {array.shape}")
     return array
@@ -57,7 +59,9 @@ def array_of(
     array = numbers_of(name, values)
     expected = axes.split()
     if array.ndim != len(expected):
-        wanted = f"({', '.join(expected)}{',' if len(expected) == 1 else ''})"
+        wanted = (
+            f"({', '.join(expected)}{',' if len(expected) == 1 else ''})"
+        )
         raise ValueError(
             f"{name} has {array.ndim} axes, shape {array.shape}; {len(expected)} are needed: {wanted}"
         )
@@ -66,7 +70,9 @@ def array_of(
         refused &= ~np.isneginf(array)
     if refused.any():
         place = tuple(int(i) for i in np.argwhere(refused)[0])
-        raise ValueError(f"{name} is not finite: entry {place} is {array[place]}")
+        raise ValueError(
+            f"{name} is not finite: entry {place} is {array[place]}"
+        )
     return array
 
 
@@ -107,7 +113,9 @@ def words_of(
     found = list(words)
     for position, word in enumerate(found):
         if not isinstance(word, str):
-            raise ValueError(f"{name} is to hold strings; entry {position} is {word!r}")
+            raise ValueError(
+                f"{name} is to hold strings; entry {position} is {word!r}"
+            )
     if len(found) != size:
         raise ValueError(
             f"{name} has {len(found)} entries, axis {axis} of {of} has size {size}"

@@ -9,7 +9,15 @@ import numpy as np
 from matplotlib.colors import Colormap, ListedColormap
 
 from ._data import Drawable, array_of, weights_of
-from ._words import LISTED, listing, number, strongest, strongest_keys, together, zeros
+from ._words import (
+    LISTED,
+    listing,
+    number,
+    strongest,
+    strongest_keys,
+    together,
+    zeros,
+)
 from .style import PAPER, SCORES_MAP, WEIGHTS_MAP
 
 TICK = "✓"
@@ -22,7 +30,9 @@ class Kind:
     title: str  # how the text alternative begins
     colours: Colormap
     legend: str  # what the colour bar measures
-    read: Callable[[Drawable], np.ndarray]  # checks the argument, returns (T, S)
+    read: Callable[
+        [Drawable], np.ndarray
+    ]  # checks the argument, returns (T, S)
     limits: Callable[[np.ndarray], tuple[float, float]]
     in_cell: Callable[[float, int], str]  # with numbers
     sign: Callable[[float], str]  # without numbers
@@ -59,7 +69,9 @@ def _says_scores(
     ]
     shut = int(np.isneginf(values).sum())
     masked = (
-        f" {shut} of {values.size} scores are −∞: shut out by a mask." if shut else ""
+        f" {shut} of {values.size} scores are −∞: shut out by a mask."
+        if shut
+        else ""
     )
     finite = values[~np.isneginf(values)]
     span = (
@@ -77,17 +89,23 @@ def _says_mask(
     for query, row in zip(queries, values, strict=True):
         may = np.flatnonzero(row)
         if len(may) in (0, len(row)):
-            parts.append(f"{query}: {'no key' if not len(may) else 'every key'}")
+            parts.append(
+                f"{query}: {'no key' if not len(may) else 'every key'}"
+            )
         elif len(may) <= LISTED:
             parts.append(f"{query}: {together([keys[j] for j in may])}")
         else:
             parts.append(f"{query}: {len(may)} of {len(row)} keys")
-    said = f"Keys that each query may attend to: {listing(parts, 'queries')}."
+    said = (
+        f"Keys that each query may attend to: {listing(parts, 'queries')}."
+    )
     return f"{said} {int(values.sum())} of {values.size} cells are open."
 
 
 def _span(values: np.ndarray) -> tuple[float, float]:
-    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
+    largest = (
+        float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
+    )
     return -largest, largest
 
 
@@ -109,7 +127,9 @@ KINDS = {
         read=_read_scores,
         limits=_span,
         in_cell=number,
-        sign=lambda value: "−∞" if np.isneginf(value) else "−" if value < 0 else "",
+        sign=lambda value: (
+            "−∞" if np.isneginf(value) else "−" if value < 0 else ""
+        ),
         says=_says_scores,
     ),
     "mask": Kind(

@@ -17,7 +17,11 @@ from .style import INK, TEXT, Length, drawing_style, points
 
 @lru_cache(maxsize=4096)
 def width_of(
-    words: str, size: Length = TEXT, *, bold: bool = False, literal: bool = False
+    words: str,
+    size: Length = TEXT,
+    *,
+    bold: bool = False,
+    literal: bool = False,
 ) -> Length:
     """Return how wide words are, in css pixels.
 
@@ -29,12 +33,14 @@ def width_of(
     """
     with drawing_style():
         font = FontProperties(
-            family="DejaVu Sans", size=points(size), weight="bold" if bold else "normal"
+            family="DejaVu Sans",
+            size=points(size),
+            weight="bold" if bold else "normal",
         )
         mathematics = not literal and words.count("$") >= 2
-        return RendererAgg(8, 8, PIXELS_PER_INCH).get_text_width_height_descent(
-            words, font, mathematics
-        )[0]
+        return RendererAgg(
+            8, 8, PIXELS_PER_INCH
+        ).get_text_width_height_descent(words, font, mathematics)[0]
 
 
 def token_width(token: str, size: Length = TEXT) -> Length:
@@ -43,7 +49,12 @@ def token_width(token: str, size: Length = TEXT) -> Length:
 
 
 def put(
-    axes: Axes, x: Length, y: Length, words: str, size: Length = TEXT, **options: Any
+    axes: Axes,
+    x: Length,
+    y: Length,
+    words: str,
+    size: Length = TEXT,
+    **options: Any,
 ) -> Text:
     """Put words at a place given in the coordinates of the axes: centred and in ink unless `options` say otherwise.
 
@@ -61,15 +72,28 @@ def put(
         "color": INK,
         "family": "DejaVu Sans",
     }
-    return axes.text(x, y, words, fontsize=points(size), **{**defaults, **options})
+    return axes.text(
+        x, y, words, fontsize=points(size), **{**defaults, **options}
+    )
 
 
 def put_token(
-    axes: Axes, x: Length, y: Length, token: str, size: Length = TEXT, **options: Any
+    axes: Axes,
+    x: Length,
+    y: Length,
+    token: str,
+    size: Length = TEXT,
+    **options: Any,
 ) -> Text:
     """Put a token: letter by letter as it is, unless the whole of it is mathematics between dollar signs."""
     return put(
-        axes, x, y, visible(token), size, parse_math=is_mathematics(token), **options
+        axes,
+        x,
+        y,
+        visible(token),
+        size,
+        parse_math=is_mathematics(token),
+        **options,
     )
 
 
@@ -79,7 +103,10 @@ def wrapped(
     """Break words into lines that fit into `room` css pixels; a single longer word keeps a line to itself."""
     lines: list[str] = []
     for word in words.split():
-        if lines and width_of(f"{lines[-1]} {word}", size, bold=bold) <= room:
+        if (
+            lines
+            and width_of(f"{lines[-1]} {word}", size, bold=bold) <= room
+        ):
             lines[-1] += f" {word}"
         else:
             lines.append(word)

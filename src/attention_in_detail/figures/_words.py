@@ -28,7 +28,11 @@ def plain(words: str) -> str:
 
 def is_mathematics(word: str) -> bool:
     """Tell whether a label is set as mathematics: it stands between two dollar signs and has none inside."""
-    return len(word) > 2 and word[0] == word[-1] == "$" and "$" not in word[1:-1]
+    return (
+        len(word) > 2
+        and word[0] == word[-1] == "$"
+        and "$" not in word[1:-1]
+    )
 
 
 def visible(word: str) -> str:
@@ -50,7 +54,9 @@ def names(kind: str, tokens: Sequence[str] | None, size: int) -> list[str]:
     """
     if tokens is None:
         return [f"{kind} {i + 1}" for i in range(size)]
-    quoted = [plain(t) if is_mathematics(t) else f"“{visible(t)}”" for t in tokens]
+    quoted = [
+        plain(t) if is_mathematics(t) else f"“{visible(t)}”" for t in tokens
+    ]
     return [
         f"{q} (position {i + 1})" if quoted.count(q) > 1 else q
         for i, q in enumerate(quoted)
@@ -64,7 +70,11 @@ def number(value: float, digits: int = 2) -> str:
     """
     if np.isneginf(value):
         return "−∞"
-    words = f"{abs(value):.0f}" if value == round(value) else f"{abs(value):.{digits}f}"
+    words = (
+        f"{abs(value):.0f}"
+        if value == round(value)
+        else f"{abs(value):.{digits}f}"
+    )
     return f"−{words}" if value < 0 and float(words) else words
 
 
@@ -75,7 +85,11 @@ def brief(value: float) -> str:
     size = abs(value)
     if size >= 1e6 or size < 1e-3:
         mantissa, exponent = f"{size:.2e}".split("e")
-        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        mantissa = (
+            mantissa.rstrip("0").rstrip(".")
+            if "." in mantissa
+            else mantissa
+        )
         words = f"{mantissa} × 10^{int(exponent)}".replace("-", "−")
     elif size >= 1000:
         words = f"{size:,.0f}"
@@ -96,7 +110,11 @@ def listing(parts: Sequence[str], what: str, limit: int = LISTED) -> str:
 
 def together(words: Sequence[str]) -> str:
     """Join words as English does: a, b and c."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return (
+        words[0]
+        if len(words) == 1
+        else f"{', '.join(words[:-1])} and {words[-1]}"
+    )
 
 
 def strongest(row: np.ndarray, keys: Sequence[str], digits: int = 2) -> str:
@@ -125,7 +143,10 @@ def strongest(row: np.ndarray, keys: Sequence[str], digits: int = 2) -> str:
 
 
 def strongest_keys(
-    weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], digits: int = 2
+    weights: np.ndarray,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    digits: int = 2,
 ) -> str:
     """Say for each query which key has its largest weight, in one sentence.
 

@@ -10,7 +10,16 @@ from ._data import Drawable, Number, array_of, words_of
 from ._type import put, width_of, wrapped
 from ._words import brief, plain
 from .picture import Picture
-from .style import INK, SERIES, SMALL, TEXT, TITLE, Length, drawing_style, points
+from .style import (
+    INK,
+    SERIES,
+    SMALL,
+    TEXT,
+    TITLE,
+    Length,
+    drawing_style,
+    points,
+)
 
 
 def bars(
@@ -49,7 +58,9 @@ def bars(
     words = words_of("labels", labels, "n", len(numbers), "values")
     marks = [] if reference is None else [float(reference)]
     if (numbers < 0).any() or any(not m >= 0 for m in marks):
-        raise ValueError("values must be zero or more, so that bars start at zero")
+        raise ValueError(
+            "values must be zero or more, so that bars start at zero"
+        )
     if log and min([*numbers, *marks]) <= 0:
         raise ValueError(
             "values has values of zero or less, which a logarithmic scale cannot show"
@@ -89,16 +100,32 @@ def _draw_bars(
     text_alternative: str,
 ) -> Picture:
     across, step, left = 480, 48, 14
-    heading = [] if title is None else wrapped(title, across - 20, TITLE, bold=True)
+    heading = (
+        []
+        if title is None
+        else wrapped(title, across - 20, TITLE, bold=True)
+    )
     top = 16 + 23 * len(heading)
     down = top + step * len(values)
     picture = Picture(
-        across, down + (62 if marks else 40), text_alternative=text_alternative
+        across,
+        down + (62 if marks else 40),
+        text_alternative=text_alternative,
     )
     page = picture.page()
     for n, line in enumerate(heading):
-        put(page, across / 2, 18 + 23 * n, line, TITLE, weight="bold", gid="title")
-    room = across - left - max(width_of(brief(v), TEXT) for v in values) - 24
+        put(
+            page,
+            across / 2,
+            18 + 23 * n,
+            line,
+            TITLE,
+            weight="bold",
+            gid="title",
+        )
+    room = (
+        across - left - max(width_of(brief(v), TEXT) for v in values) - 24
+    )
     most = max([*values, *marks]) or 1.0
     least = min([*values, *marks])
 
@@ -106,7 +133,9 @@ def _draw_bars(
         if not log:
             return left + room * value / most
         start = np.log10(least) - 0.15 * max(np.log10(most / least), 1.0)
-        return left + room * (np.log10(value) - start) / (np.log10(most) - start)
+        return left + room * (np.log10(value) - start) / (
+            np.log10(most) - start
+        )
 
     for mark in marks:
         at = place(mark)
@@ -144,7 +173,9 @@ def _draw_bars(
                 linewidth=points(2),
                 gid=f"bar:{n}",
             )
-            page.plot(end, y + 32, "o", color=SERIES[0], markersize=points(12))
+            page.plot(
+                end, y + 32, "o", color=SERIES[0], markersize=points(12)
+            )
         else:
             page.fill(
                 [left, end, end, left],
@@ -153,7 +184,15 @@ def _draw_bars(
                 linewidth=1,
                 gid=f"bar:{n}",
             )
-        put(page, end + 10, y + 32, brief(value), TEXT, ha="left", gid=f"value:{n}")
+        put(
+            page,
+            end + 10,
+            y + 32,
+            brief(value),
+            TEXT,
+            ha="left",
+            gid=f"value:{n}",
+        )
     words = value_label + (" (logarithmic scale)" if log else "")
     put(
         page,

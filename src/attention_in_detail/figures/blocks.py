@@ -65,7 +65,9 @@ def matrix_blocks(
     """
     values = array_of("matrix", matrix, "rows columns")
     if along not in ("columns", "rows"):
-        raise ValueError(f"along is {along!r}; it must be 'columns' or 'rows'")
+        raise ValueError(
+            f"along is {along!r}; it must be 'columns' or 'rows'"
+        )
     labels = words_of("blocks", blocks, "blocks", len(blocks), "blocks")
     rows, columns = values.shape
     cut = columns if along == "columns" else rows
@@ -76,7 +78,9 @@ def matrix_blocks(
     size = cut // len(labels)
     shape = (rows, size) if along == "columns" else (size, columns)
     if text_alternative is None:
-        place = "side by side" if along == "columns" else "one below the other"
+        place = (
+            "side by side" if along == "columns" else "one below the other"
+        )
         text_alternative = (
             f"The matrix {plain(symbol)} of shape ({row_name}, {column_name}) = ({rows}, {columns}) as {len(labels)} blocks "
             f"{place}, {', '.join(plain(label) for label in labels)}, each of shape ({shape[0]}, {shape[1]}): "
@@ -99,7 +103,9 @@ def matrix_blocks(
         )
 
 
-def _cell_sides(values: np.ndarray, small: bool, room: Length) -> tuple[Length, Length]:
+def _cell_sides(
+    values: np.ndarray, small: bool, room: Length
+) -> tuple[Length, Length]:
     """Return the width and the height of a drawn entry in css pixels."""
     rows, columns = values.shape
     if small:
@@ -124,10 +130,14 @@ def _draw_columns(
     rows, columns = values.shape
     gap = 8
     side = width_of(f"${row_name}$ = {rows}", SMALL) + 18
-    wide, high = _cell_sides(values, small, 480 - side - 16 - gap * (len(labels) - 1))
+    wide, high = _cell_sides(
+        values, small, 480 - side - 16 - gap * (len(labels) - 1)
+    )
     across = side + wide * columns + gap * (len(labels) - 1) + 16
     picture = Picture(
-        max(across, 300), 68 + high * rows + 62, text_alternative=text_alternative
+        max(across, 300),
+        68 + high * rows + 62,
+        text_alternative=text_alternative,
     )
     page = picture.page()
     left = (picture.css_width - across) / 2 + side
@@ -153,10 +163,21 @@ def _draw_columns(
     for n, label in enumerate(labels):
         x = left + n * (size * wide + gap)
         block = values[:, n * size : (n + 1) * size]
-        _draw_block(page, block, x, top, wide, high, n, small, numbers, digits)
-        put(page, x + size * wide / 2, top - 14, label, TEXT, gid=f"block:{n}")
+        _draw_block(
+            page, block, x, top, wide, high, n, small, numbers, digits
+        )
+        put(
+            page,
+            x + size * wide / 2,
+            top - 14,
+            label,
+            TEXT,
+            gid=f"block:{n}",
+        )
         _bracket(page, x + 2, top + high * rows + 8, size * wide - 4)
-        words_below = f"${block_name}$ = {size}" if size * wide > 60 or n == 0 else ""
+        words_below = (
+            f"${block_name}$ = {size}" if size * wide > 60 or n == 0 else ""
+        )
         put(
             page,
             x + size * wide / 2,
@@ -242,7 +263,12 @@ def _draw_rows(
         )
     middle = left + wide * columns / 2
     put(
-        page, middle, top + down + 16, f"${column_name}$ = {columns}", SMALL, gid="size"
+        page,
+        middle,
+        top + down + 16,
+        f"${column_name}$ = {columns}",
+        SMALL,
+        gid="size",
     )
     put(
         page,
@@ -272,13 +298,21 @@ def _draw_block(
     tint, edge = TINTS[n % len(TINTS)], SERIES[n % len(SERIES)]
     if small:
         size = fitting_size(
-            [number(float(v), digits) for v in values.flat], wide - 6, TEXT, 9
+            [number(float(v), digits) for v in values.flat],
+            wide - 6,
+            TEXT,
+            9,
         )
         for (i, j), value in np.ndenumerate(values):
             x, y = left + wide * j, top + high * i
             page.add_patch(
                 Rectangle(
-                    (x, y), wide, high, facecolor=tint, edgecolor=edge, linewidth=0.75
+                    (x, y),
+                    wide,
+                    high,
+                    facecolor=tint,
+                    edgecolor=edge,
+                    linewidth=0.75,
                 )
             )
             if numbers:

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    MaxNLocator,
+    NullLocator,
+)
 
 from ._data import Drawable, array_of, same_size
 from ._type import put, width_of, wrapped
@@ -66,15 +71,23 @@ def curves(
         )
     if (np.diff(across) <= 0).any():
         raise ValueError("x must rise from each entry to the next")
-    values = {name: _one("series", name, v, across) for name, v in series.items()}
+    values = {
+        name: _one("series", name, v, across) for name, v in series.items()
+    }
     ends: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for name, pair in (bands or {}).items():
         if name not in values:
             raise ValueError(f"bands has {name!r}, which is not in series")
         low, high = (_one("bands", name, v, across) for v in pair)
         ends[name] = (low, high)
-    shown = [*values.values(), *(end for pair in ends.values() for end in pair)]
-    for flag, name, arrays in ((log_x, "x", [across]), (log_y, "series", shown)):
+    shown = [
+        *values.values(),
+        *(end for pair in ends.values() for end in pair),
+    ]
+    for flag, name, arrays in (
+        (log_x, "x", [across]),
+        (log_y, "series", shown),
+    ):
         if flag and min(float(a.min()) for a in arrays) <= 0:
             raise ValueError(
                 f"{name} has values of zero or less, which a logarithmic scale cannot show"
@@ -97,7 +110,9 @@ def curves(
         )
 
 
-def _one(argument: str, name: str, values: Drawable, x: np.ndarray) -> np.ndarray:
+def _one(
+    argument: str, name: str, values: Drawable, x: np.ndarray
+) -> np.ndarray:
     array = array_of(f"{argument}[{name!r}]", values, "n")
     same_size("x", "n", len(x), f"{argument}[{name!r}]", "n", len(array))
     return array
@@ -143,18 +158,32 @@ def _draw_curves(
     text_alternative: str,
 ) -> Picture:
     across = 480
-    heading = [] if title is None else wrapped(title, across - 20, TITLE, bold=True)
+    heading = (
+        []
+        if title is None
+        else wrapped(title, across - 20, TITLE, bold=True)
+    )
     label_room = max(width_of(name, SMALL) for name in values) + 30
     direct = label_room <= 150
     legend = [] if direct else list(values)
     top = 40 + 23 * len(heading)
     height = 230
     picture = Picture(
-        across, top + height + 58 + 22 * len(legend), text_alternative=text_alternative
+        across,
+        top + height + 58 + 22 * len(legend),
+        text_alternative=text_alternative,
     )
     page = picture.page()
     for n, line in enumerate(heading):
-        put(page, across / 2, 18 + 23 * n, line, TITLE, weight="bold", gid="title")
+        put(
+            page,
+            across / 2,
+            18 + 23 * n,
+            line,
+            TITLE,
+            weight="bold",
+            gid="title",
+        )
 
     left, right = 66, label_room if direct else 20
     axes = picture.axes_at(left, top, across - left - right, height)
@@ -172,7 +201,11 @@ def _draw_curves(
                 linewidth=0,
                 gid=f"band:{name}",
             )
-        look = {"color": SERIES[n], "linestyle": DASHES[n], "linewidth": points(2.4)}
+        look = {
+            "color": SERIES[n],
+            "linestyle": DASHES[n],
+            "linewidth": points(2.4),
+        }
         every = max(1, int(np.ceil(len(x) / 12)))
         axes.plot(
             x,
@@ -201,7 +234,11 @@ def _draw_curves(
         _end_labels(page, axes, x, values, top, height, across - right + 10)
     for n, name in enumerate(legend):
         y = top + height + 66 + 22 * n
-        look = {"color": SERIES[n], "linestyle": DASHES[n], "linewidth": points(2.4)}
+        look = {
+            "color": SERIES[n],
+            "linestyle": DASHES[n],
+            "linewidth": points(2.4),
+        }
         page.plot(
             [left, left + 24, left + 48],
             [y] * 3,
@@ -222,24 +259,34 @@ def _frame(axes: Axes) -> None:
         axes.spines[side].set_color(INK)
         axes.spines[side].set_linewidth(points(1.4))
     axes.tick_params(
-        colors=INK, labelsize=points(SMALL), width=points(1.2), length=points(5)
+        colors=INK,
+        labelsize=points(SMALL),
+        width=points(1.2),
+        length=points(5),
     )
 
 
-def _ticks(axes: Axes, which: str, data: np.ndarray, logarithmic: bool) -> None:
+def _ticks(
+    axes: Axes, which: str, data: np.ndarray, logarithmic: bool
+) -> None:
     """Put at most six ticks with plain numbers on an axis."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axes.get_xlim() if which == "x" else axes.get_ylim())
     if not logarithmic:
         places = [
             p
-            for p in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+            for p in MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(
+                low, high
+            )
             if low <= p <= high
         ]
     elif which == "x" and len(data) <= 12:
         places = list(data[:: int(np.ceil(len(data) / 6))])
     else:
-        first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
+        first, last = (
+            int(np.ceil(np.log10(low))),
+            int(np.floor(np.log10(high))),
+        )
         powers = [10.0**k for k in range(first, last + 1)]
         places = powers[:: max(1, int(np.ceil(len(powers) / 6)))]
         if len(places) < 2:
@@ -288,7 +335,9 @@ def _end_labels(
     )
     ends = {
         name: top
-        + height * (high - axes.transData.transform((x[-1], y[-1]))[1]) / (high - low)
+        + height
+        * (high - axes.transData.transform((x[-1], y[-1]))[1])
+        / (high - low)
         for name, y in values.items()
     }
     order = sorted(ends, key=ends.__getitem__)
@@ -299,13 +348,17 @@ def _end_labels(
     overshoot = max(0.0, places[-1] - (top + height - 2))
     for n in reversed(range(len(places))):
         limit = (
-            top + height - 2 - step * (len(places) - 1 - n) if overshoot else places[n]
+            top + height - 2 - step * (len(places) - 1 - n)
+            if overshoot
+            else places[n]
         )
         places[n] = min(places[n], limit)
     names = list(values)
     for name, y in zip(order, places, strict=True):
         n = names.index(name)
-        page.plot(left, y, MARKERS[n], color=SERIES[n], markersize=points(7))
+        page.plot(
+            left, y, MARKERS[n], color=SERIES[n], markersize=points(7)
+        )
         put(
             page,
             left + 9,

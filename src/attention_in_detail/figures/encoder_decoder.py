@@ -10,7 +10,16 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from ._type import put, wrapped
 from ._words import plain, together
 from .picture import Picture
-from .style import DARK_TEXT, INK, SERIES, SMALL, TEXT, TINTS, drawing_style, points
+from .style import (
+    DARK_TEXT,
+    INK,
+    SERIES,
+    SMALL,
+    TEXT,
+    TINTS,
+    drawing_style,
+    points,
+)
 
 WIDTH, HEIGHT = 440, 432
 LEFT, RIGHT = 98, 342
@@ -36,7 +45,7 @@ class _Vectors:
 
     words: str
     column: int
-    middle: int
+    middle: float
 
 
 BLOCKS = {
@@ -47,11 +56,11 @@ BLOCKS = {
     "decoder_feed_forward": _Block("feed-forward network", RIGHT, 320, 366),
 }
 VECTORS = {
-    "source": _Vectors("source words", LEFT, 26),
-    "target": _Vectors("target words so far", RIGHT, 26),
-    "C": _Vectors("$C : (S, D_c)$", LEFT, 265),
-    "X": _Vectors("$X : (T, D_q)$", RIGHT, 191),
-    "next": _Vectors("next words", RIGHT, 416),
+    "source": _Vectors("source words", LEFT, 26.0),
+    "target": _Vectors("target words so far", RIGHT, 26.0),
+    "C": _Vectors("$C : (S, D_c)$", LEFT, 265.0),
+    "X": _Vectors("$X : (T, D_q)$", RIGHT, 191.0),
+    "next": _Vectors("next words", RIGHT, 416.0),
 }
 LAYERS = {
     "encoder layer": ("encoder_self", "encoder_feed_forward"),
@@ -71,7 +80,9 @@ ARROWS = (
 """Where each arrow starts, where it ends, and what it carries."""
 
 
-def encoder_decoder(highlight: str | None = "cross", *, text_alternative: str | None = None) -> Picture:
+def encoder_decoder(
+    highlight: str | None = "cross", *, text_alternative: str | None = None
+) -> Picture:
     """Draw one encoder layer on the left, one decoder layer on the right, and what flows through and between them.
 
     Additions round the blocks and layer normalisation are left out. In a model both layers repeat, and the C of the last
@@ -89,7 +100,9 @@ def encoder_decoder(highlight: str | None = "cross", *, text_alternative: str | 
         ValueError: `highlight` is not the name of a block.
     """
     if highlight is not None and highlight not in BLOCKS:
-        raise ValueError(f"highlight is {highlight!r}; it must be None or one of {', '.join(map(repr, BLOCKS))}")
+        raise ValueError(
+            f"highlight is {highlight!r}; it must be None or one of {', '.join(map(repr, BLOCKS))}"
+        )
     if text_alternative is None:
         text_alternative = _words(highlight)
     with drawing_style():
@@ -98,12 +111,17 @@ def encoder_decoder(highlight: str | None = "cross", *, text_alternative: str | 
 
 def _words(highlight: str | None) -> str:
     """Say which blocks each layer has, where each arrow leads, and which block is set off."""
-    layers = [f"the {layer}: {together([BLOCKS[b].words for b in blocks])}" for layer, blocks in LAYERS.items()]
+    layers = [
+        f"the {layer}: {together([BLOCKS[b].words for b in blocks])}"
+        for layer, blocks in LAYERS.items()
+    ]
     arrows = []
     for start, end, carried in ARROWS:
         as_what = f" as {plain(carried)}" if carried else ""
         arrows.append(f"{_called(start)} to {_called(end)}{as_what}")
-    set_off = "" if highlight is None else f" Set off: {_called(highlight)}."
+    set_off = (
+        "" if highlight is None else f" Set off: {_called(highlight)}."
+    )
     return (
         f"Two columns of blocks, joined by arrows. Left, {layers[0]}. Right, {layers[1]}. "
         f"Arrows: {'; '.join(arrows)}.{set_off}"
@@ -117,7 +135,9 @@ def _called(name: str) -> str:
     words = BLOCKS[name].words
     if sum(block.words == words for block in BLOCKS.values()) == 1:
         return words
-    layer = next(layer for layer, blocks in LAYERS.items() if name in blocks)
+    layer = next(
+        layer for layer, blocks in LAYERS.items() if name in blocks
+    )
     return f"{words} of the {layer}"
 
 
@@ -129,7 +149,14 @@ def _draw(highlight: str | None, text_alternative: str) -> Picture:
         for name in names:
             _block(page, BLOCKS[name], number, name, name == highlight)
     for name, vectors in VECTORS.items():
-        put(page, vectors.column, vectors.middle, vectors.words, TEXT, gid=f"vectors:{name}")
+        put(
+            page,
+            vectors.column,
+            vectors.middle,
+            vectors.words,
+            TEXT,
+            gid=f"vectors:{name}",
+        )
     for start, end, carried in ARROWS:
         _arrow(page, start, end, carried)
     return picture
@@ -139,13 +166,37 @@ def _frame(page: Axes, layer: str, blocks: list[_Block]) -> None:
     """Draw the frame of a layer round its blocks, with its name in the upper left corner, beside the arrow."""
     top, bottom = blocks[0].top - 46, blocks[-1].bottom + 12
     left = blocks[0].column - BLOCK / 2 - 12
-    look = {"boxstyle": "round,pad=0,rounding_size=10", "fill": False, "edgecolor": INK, "linewidth": 1.2}
-    page.add_patch(FancyBboxPatch((left, top), BLOCK + 24, bottom - top, linestyle=(0, (5, 3)), **look))
+    look = {
+        "boxstyle": "round,pad=0,rounding_size=10",
+        "fill": False,
+        "edgecolor": INK,
+        "linewidth": 1.2,
+    }
+    page.add_patch(
+        FancyBboxPatch(
+            (left, top),
+            BLOCK + 24,
+            bottom - top,
+            linestyle=(0, (5, 3)),
+            **look,
+        )
+    )
     for n, word in enumerate(layer.split()):
-        put(page, left + 12, top + 15 + 17 * n, word, SMALL, ha="left", style="italic", gid=f"layer:{layer}")
+        put(
+            page,
+            left + 12,
+            top + 15 + 17 * n,
+            word,
+            SMALL,
+            ha="left",
+            style="italic",
+            gid=f"layer:{layer}",
+        )
 
 
-def _block(page: Axes, block: _Block, colour: int, name: str, set_off: bool) -> None:
+def _block(
+    page: Axes, block: _Block, colour: int, name: str, set_off: bool
+) -> None:
     """Draw a block in the colour of its layer; one that is set off has a thick edge and bold words."""
     left, height = block.column - BLOCK / 2, block.bottom - block.top
     page.add_patch(
@@ -163,20 +214,46 @@ def _block(page: Axes, block: _Block, colour: int, name: str, set_off: bool) -> 
     first = block.top + height / 2 - 10 * (len(lines) - 1)
     weight = "bold" if set_off else "normal"
     for n, line in enumerate(lines):
-        put(page, block.column, first + 20 * n, line, TEXT, color=DARK_TEXT, weight=weight, gid=f"words:{name}")
+        put(
+            page,
+            block.column,
+            first + 20 * n,
+            line,
+            TEXT,
+            color=DARK_TEXT,
+            weight=weight,
+            gid=f"words:{name}",
+        )
 
 
 def _arrow(page: Axes, start: str, end: str, carried: str) -> None:
     """Draw an arrow, straight down or straight across, with what it carries beside it."""
     begin, finish = _Ends.of(start), _Ends.of(end)
     if begin.column == finish.column:
-        tail, head = (begin.column, begin.below), (finish.column, finish.above)
-        label, side = (begin.column + 12, (tail[1] + head[1]) / 2), {"ha": "left"}
+        tail, head = (
+            (begin.column, begin.below),
+            (finish.column, finish.above),
+        )
+        label, side = (
+            (begin.column + 12, (tail[1] + head[1]) / 2),
+            {"ha": "left"},
+        )
     else:
-        tail, head = (begin.column + 56, begin.middle), (finish.column - BLOCK / 2 - 3, finish.middle)
-        label, side = ((finish.column - BLOCK / 2 - 12 + begin.column + 56) / 2, begin.middle - 16), {}
-    look = {"arrowstyle": "-|>,head_width=0.25,head_length=0.5", "color": INK, "linewidth": points(2.2)}
-    page.annotate("", xy=head, xytext=tail, arrowprops={**look, "shrinkA": 0, "shrinkB": 0}, gid=f"arrow:{start}:{end}")
+        start_x, end_x = begin.column + 56, finish.column - BLOCK / 2 - 3
+        tail, head = (start_x, begin.middle), (end_x, finish.middle)
+        label, side = ((start_x + end_x - 9) / 2, begin.middle - 16), {}
+    look = {
+        "arrowstyle": "-|>,head_width=0.25,head_length=0.5",
+        "color": INK,
+        "linewidth": points(2.2),
+    }
+    page.annotate(
+        "",
+        xy=head,
+        xytext=tail,
+        arrowprops={**look, "shrinkA": 0, "shrinkB": 0},
+        gid=f"arrow:{start}:{end}",
+    )
     if carried:
         put(page, *label, carried, TEXT, gid=f"carried:{end}", **side)
 
@@ -195,6 +272,9 @@ class _Ends:
         """Return the ends of what has this name."""
         if name in BLOCKS:
             block = BLOCKS[name]
-            return cls(block.column, block.top - 1, (block.top + block.bottom) / 2, block.bottom + 1)
-        vectors = VECTORS[name]
-        return cls(vectors.column, vectors.middle - 14, vectors.middle, vectors.middle + 14)
+            middle = (block.top + block.bottom) / 2
+            return cls(
+                block.column, block.top - 1.0, middle, block.bottom + 1.0
+            )
+        column, middle = VECTORS[name].column, VECTORS[name].middle
+        return cls(column, middle - 14, middle, middle + 14)

@@ -12,7 +12,15 @@ from ._data import Drawable, Number, weights_of, words_of
 from ._type import put, put_token, token_width
 from ._words import listing, names, number, plain
 from .picture import Picture
-from .style import INK, SMALL, TEXT, WEIGHTS_MAP, Length, drawing_style, text_colour
+from .style import (
+    INK,
+    SMALL,
+    TEXT,
+    WEIGHTS_MAP,
+    Length,
+    drawing_style,
+    text_colour,
+)
 
 
 def head_grid(
@@ -65,7 +73,9 @@ def head_grid(
         else words_of("titles", titles, "h", h, "weights")
     )
     if columns < 1:
-        raise ValueError(f"columns is {columns}; at least one map must stand in a row")
+        raise ValueError(
+            f"columns is {columns}; at least one map must stand in a row"
+        )
     if maximum is not None and not maximum > 0:
         raise ValueError(
             f"maximum is {maximum}; the value of the darkest cell must be positive"
@@ -122,7 +132,8 @@ def _most_often(head: np.ndarray, keys: Sequence[str]) -> tuple[int, str]:
             (1, "the position after it"),
         )
         places = [
-            (int((best == query + shift).sum()), words) for shift, words in moving
+            (int((best == query + shift).sum()), words)
+            for shift, words in moving
         ] + places
     return max(places, key=lambda place: place[0])
 
@@ -138,11 +149,20 @@ def _draw(
 ) -> Picture:
     h, T, S = A.shape
     gap, right = 16, 12
-    left = 12 if rows is None else max(token_width(t, SMALL) for t in rows) + 20
-    key_room = 0 if tops is None else max(token_width(t, SMALL) for t in tops) + 8
+    left = (
+        12
+        if rows is None
+        else max(token_width(t, SMALL) for t in rows) + 20
+    )
+    key_room = (
+        0 if tops is None else max(token_width(t, SMALL) for t in tops) + 8
+    )
     needed = 14 if rows is not None or tops is not None else 8
     for budget in (480, 560, 720):
-        cell = min(30.0, (budget - left - right - gap * (columns - 1)) / (columns * S))
+        cell = min(
+            30.0,
+            (budget - left - right - gap * (columns - 1)) / (columns * S),
+        )
         if cell >= needed:
             break
     cell = float(np.floor(cell)) if cell >= 6 else cell
@@ -211,7 +231,9 @@ def _draw(
                     gid=f"key:{column}:{j}",
                     **place,
                 )
-    _legend(picture, page, scale, picture.css_width / 2, top + step_down * lines)
+    _legend(
+        picture, page, scale, picture.css_width / 2, top + step_down * lines
+    )
     return picture
 
 

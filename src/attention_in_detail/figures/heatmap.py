@@ -94,7 +94,10 @@ def weights_heatmap(
         )
     if text_alternative is None:
         said = look.says(
-            values, names("query", rows, T), names("key", columns, S), digits
+            values,
+            names("query", rows, T),
+            names("key", columns, S),
+            digits,
         )
         heading = f"{plain(title)}. " if title else ""
         text_alternative = f"{heading}{look.title}, {T} {query_label} (rows) by {S} {key_label} (columns). {said}"
@@ -102,8 +105,12 @@ def weights_heatmap(
         return _draw(
             look,
             values,
-            [f"$q_{{{i + 1}}}$" for i in range(T)] if rows is None else rows,
-            [f"$k_{{{j + 1}}}$" for j in range(S)] if columns is None else columns,
+            [f"$q_{{{i + 1}}}$" for i in range(T)]
+            if rows is None
+            else rows,
+            [f"$k_{{{j + 1}}}$" for j in range(S)]
+            if columns is None
+            else columns,
             title=title,
             numbers=max(T, S) <= 8 if numbers is None else numbers,
             digits=digits,
@@ -141,10 +148,14 @@ def _draw(
     )  # cells too small for a label each: every second, third, …
     column_widths = [token_width(t, label_size) for t in columns]
     upright = max(column_widths) <= cell * every - 4
-    column_room = (22 if upright else max(column_widths) + 8) if columns else 0
+    column_room = (
+        (22 if upright else max(column_widths) + 8) if columns else 0
+    )
     across = left + cell * S + right
     heading = (
-        [] if title is None else wrapped(title, max(across, 420) - 20, TITLE, bold=True)
+        []
+        if title is None
+        else wrapped(title, max(across, 420) - 20, TITLE, bold=True)
     )
     across = max(
         [
@@ -160,7 +171,15 @@ def _draw(
     picture = Picture(across, down, text_alternative=text_alternative)
     page = picture.page()
     for n, line in enumerate(heading):
-        put(page, across / 2, 18 + 23 * n, line, TITLE, weight="bold", gid="title")
+        put(
+            page,
+            across / 2,
+            18 + 23 * n,
+            line,
+            TITLE,
+            weight="bold",
+            gid="title",
+        )
     put(
         page,
         left + cell * S / 2,
@@ -195,7 +214,11 @@ def _draw(
         place = (
             {"va": "baseline"}
             if upright
-            else {"rotation": 90, "va": "bottom", "rotation_mode": "default"}
+            else {
+                "rotation": 90,
+                "va": "bottom",
+                "rotation_mode": "default",
+            }
         )
         put_token(
             page,
@@ -210,22 +233,34 @@ def _draw(
     low, high = look.limits(values)
     if maximum is not None:
         low, high = (
-            (-float(maximum), float(maximum)) if low < 0 else (0.0, float(maximum))
+            (-float(maximum), float(maximum))
+            if low < 0
+            else (0.0, float(maximum))
         )
     scale = Normalize(low, high, clip=True)
     axes = picture.axes_at(left, top, cell * S, cell * T)
     colours = draw_cells(
-        axes, np.where(np.isneginf(values), 0, values), look.colours, scale, cell
+        axes,
+        np.where(np.isneginf(values), 0, values),
+        look.colours,
+        scale,
+        cell,
     )
     if mask:
         if cell >= 12:
-            write_in_cells(axes, values, colours, min(20, cell * 0.6), look.sign)
+            write_in_cells(
+                axes, values, colours, min(20, cell * 0.6), look.sign
+            )
         _mask_legend(picture, left + cell * S / 2, top + cell * T + 20)
     elif numbers:
         texts = [look.in_cell(float(v), digits) for v in values.flat]
         size = fitting_size(texts, cell - 6, TEXT, 9)
         write_in_cells(
-            axes, values, colours, size, lambda value: look.in_cell(value, digits)
+            axes,
+            values,
+            colours,
+            size,
+            lambda value: look.in_cell(value, digits),
         )
     else:
         _mark(axes, look, values, colours, cell)
@@ -261,7 +296,9 @@ def _mark(
     if cell < 10:
         return
     if look.sign(-1.0):
-        write_in_cells(axes, values, colours, min(15, cell * 0.6), look.sign)
+        write_in_cells(
+            axes, values, colours, min(15, cell * 0.6), look.sign
+        )
         return
     for i, row in enumerate(values):
         if row.any():
@@ -317,9 +354,24 @@ def _colour_bar(
             va="baseline",
             gid="scale",
         )
-    put(page, centre, top + 44, look.legend, SMALL, va="baseline", gid="legend")
+    put(
+        page,
+        centre,
+        top + 44,
+        look.legend,
+        SMALL,
+        va="baseline",
+        gid="legend",
+    )
 
 
 def _mask_legend(picture: Picture, centre: Length, middle: Length) -> None:
     """Say below a mask what ✓ means."""
-    put(picture.page(), centre, middle, f"{TICK} may attend", SMALL, gid="legend")
+    put(
+        picture.page(),
+        centre,
+        middle,
+        f"{TICK} may attend",
+        SMALL,
+        gid="legend",
+    )

@@ -13,7 +13,16 @@ from ._type import put, put_token, token_width, width_of, wrapped
 from ._words import names, plain
 from .blocks import MOST_COLUMNS, MOST_ROWS
 from .picture import Picture
-from .style import DARK_TEXT, SERIES, SMALL, TEXT, TINTS, TITLE, Length, drawing_style
+from .style import (
+    DARK_TEXT,
+    SERIES,
+    SMALL,
+    TEXT,
+    TINTS,
+    TITLE,
+    Length,
+    drawing_style,
+)
 
 
 def split_layouts(
@@ -65,7 +74,9 @@ def split_layouts(
         )
     for name, layout in layouts.items():
         same_size("x", "T", T, name, "T", layout.shape[1])
-        same_size("x", "D", D, name, "h · D_h", layout.shape[0] * layout.shape[2])
+        same_size(
+            "x", "D", D, name, "h · D_h", layout.shape[0] * layout.shape[2]
+        )
         if not np.array_equal(np.sort(layout.ravel()), np.sort(X.ravel())):
             raise ValueError(f"{name} holds other entries than x")
     same_size("right", "h", h, "wrong", "h", layouts["wrong"].shape[0])
@@ -132,7 +143,11 @@ def _words(
 
 def _span(places: list[tuple[int, ...]]) -> str:
     columns = [column + 1 for _, column in places]
-    return f"{columns[0]} to {columns[-1]}" if len(columns) > 1 else f"{columns[0]}"
+    return (
+        f"{columns[0]} to {columns[-1]}"
+        if len(columns) > 1
+        else f"{columns[0]}"
+    )
 
 
 def _draw_layouts(
@@ -151,7 +166,14 @@ def _draw_layouts(
     across = side + wide * D + gap * (h - 1) + 12
     lines = [wrapped(label, 440, TEXT) for label in labels]
     across = max(
-        [across, *(width_of(f"✓ {line}", TEXT) + 24 for part in lines for line in part)]
+        [
+            across,
+            *(
+                width_of(f"✓ {line}", TEXT) + 24
+                for part in lines
+                for line in part
+            ),
+        ]
     )
     section = [20 * len(part) + 34 + high * T + 24 for part in lines]
     first = 52 + high * T + 30
@@ -191,7 +213,16 @@ def _draw_layouts(
             gid=f"row:{t}",
         )
     _entries(
-        page, X, origin, np.zeros_like(X, dtype=bool), start, 52, wide, high, D_h, "x"
+        page,
+        X,
+        origin,
+        np.zeros_like(X, dtype=bool),
+        start,
+        52,
+        wide,
+        high,
+        D_h,
+        "x",
     )
 
     top = first
@@ -210,13 +241,29 @@ def _draw_layouts(
         for head, values in enumerate(layouts[name]):
             x = left + head * (wide * D_h + gap)
             put(
-                page, x + wide * D_h / 2, y - 12, f"head {head + 1}", SMALL, gid="title"
+                page,
+                x + wide * D_h / 2,
+                y - 12,
+                f"head {head + 1}",
+                SMALL,
+                gid="title",
             )
             wrong = (
-                misplaced[head] if name == "wrong" else np.zeros_like(misplaced[head])
+                misplaced[head]
+                if name == "wrong"
+                else np.zeros_like(misplaced[head])
             )
             _entries(
-                page, values, origin, wrong, x, y, wide, high, D_h, f"{name}:{head}"
+                page,
+                values,
+                origin,
+                wrong,
+                x,
+                y,
+                wide,
+                high,
+                D_h,
+                f"{name}:{head}",
             )
         for t, token in enumerate(tokens):
             put_token(
@@ -232,7 +279,14 @@ def _draw_layouts(
     legend = "entries are named row, column of $X$"
     put(page, across / 2, top - 2, legend, SMALL, gid="legend")
     if misplaced.any():
-        put(page, across / 2, top + 18, "◥ not where it belongs", SMALL, gid="legend")
+        put(
+            page,
+            across / 2,
+            top + 18,
+            "◥ not where it belongs",
+            SMALL,
+            gid="legend",
+        )
     return picture
 
 
@@ -253,10 +307,18 @@ def _entries(
         t, d = origin[float(value)]
         head = (d // D_h) % len(TINTS)
         x, y = left + wide * j, top + high * i
-        look = {"facecolor": TINTS[head], "edgecolor": SERIES[head], "linewidth": 1.0}
+        look = {
+            "facecolor": TINTS[head],
+            "edgecolor": SERIES[head],
+            "linewidth": 1.0,
+        }
         page.add_patch(Rectangle((x, y), wide, high, **look))
         if wrong[i, j]:
-            corner = [(x + wide - 13, y + 2), (x + wide - 2, y + 2), (x + wide - 2, y + 13)]
+            corner = [
+                (x + wide - 13, y + 2),
+                (x + wide - 2, y + 2),
+                (x + wide - 2, y + 13),
+            ]
             page.add_patch(
                 Polygon(
                     corner,

@@ -67,16 +67,23 @@ def attention_lines(
         else words_of("key_tokens", key_tokens, "S", S, "weights")
     )
     if not 0 <= threshold <= 1:
-        raise ValueError(f"threshold is {threshold}; it must lie between 0 and 1")
+        raise ValueError(
+            f"threshold is {threshold}; it must lie between 0 and 1"
+        )
     if query is not None and not 0 <= query < T:
-        raise ValueError(f"query is {query}; the queries have indices 0 to {T - 1}")
+        raise ValueError(
+            f"query is {query}; the queries have indices 0 to {T - 1}"
+        )
     drawn = (A > 0) & ~(threshold > A)
     if query is not None:
         drawn &= np.arange(T)[:, None] == query
     if text_alternative is None:
         shown = slice(None) if query is None else slice(query, query + 1)
         said = strongest_keys(
-            A[shown], names("query", left, T)[shown], names("key", right, S), digits
+            A[shown],
+            names("query", left, T)[shown],
+            names("key", right, S),
+            digits,
         )
         count = int(drawn.sum())
         text_alternative = (
@@ -85,7 +92,9 @@ def attention_lines(
             f"{zeros(A) if query is None else ''}"
         )
     left = [f"$q_{{{i + 1}}}$" for i in range(T)] if left is None else left
-    right = [f"$k_{{{j + 1}}}$" for j in range(S)] if right is None else right
+    right = (
+        [f"$k_{{{j + 1}}}$" for j in range(S)] if right is None else right
+    )
     with drawing_style():
         return _draw(
             A,
@@ -111,20 +120,35 @@ def _draw(
 ) -> Picture:
     T, S = A.shape
     step = 34 if max(T, S) <= 12 else 24
-    left_room = max([token_width(t) for t in left] + [width_of(labels[0], SMALL)]) + 16
+    left_room = (
+        max([token_width(t) for t in left] + [width_of(labels[0], SMALL)])
+        + 16
+    )
     right_room = (
-        max([token_width(t) for t in right] + [width_of(labels[1], SMALL)]) + 16
+        max([token_width(t) for t in right] + [width_of(labels[1], SMALL)])
+        + 16
     )
     value_room = width_of(number(0.25, digits), SMALL) + 22
-    between = max(150.0, min(230.0, 470 - left_room - right_room - value_room - 20))
+    between = max(
+        150.0, min(230.0, 470 - left_room - right_room - value_room - 20)
+    )
     across = left_room + value_room + between + right_room + 20
     heading = (
-        [] if title is None else wrapped(title, max(across, 400) - 20, TITLE, bold=True)
+        []
+        if title is None
+        else wrapped(title, max(across, 400) - 20, TITLE, bold=True)
     )
-    across = max([across, *(width_of(line, TITLE, bold=True) + 20 for line in heading)])
+    across = max(
+        [
+            across,
+            *(width_of(line, TITLE, bold=True) + 20 for line in heading),
+        ]
+    )
     top = 46 + 23 * len(heading)
     rows = max(T, S)
-    picture = Picture(across, top + step * rows + 6, text_alternative=text_alternative)
+    picture = Picture(
+        across, top + step * rows + 6, text_alternative=text_alternative
+    )
     page = picture.page()
     start = (
         (across - left_room - value_room - between - right_room) / 2
@@ -133,7 +157,15 @@ def _draw(
     )
     end = start + between
     for n, line in enumerate(heading):
-        put(page, across / 2, 18 + 23 * n, line, TITLE, weight="bold", gid="title")
+        put(
+            page,
+            across / 2,
+            18 + 23 * n,
+            line,
+            TITLE,
+            weight="bold",
+            gid="title",
+        )
     put(
         page,
         start - value_room,
@@ -174,7 +206,12 @@ def _draw(
         )
     for i in range(T):
         put_token(
-            page, start - value_room, query_y[i], left[i], ha="right", gid=f"query:{i}"
+            page,
+            start - value_room,
+            query_y[i],
+            left[i],
+            ha="right",
+            gid=f"query:{i}",
         )
         page.plot(start, query_y[i], "o", color=INK, markersize=points(7))
         if drawn[i].any():
@@ -189,7 +226,9 @@ def _draw(
                 gid=f"weight:{i}",
             )
     for j in range(S):
-        put_token(page, end + 14, key_y[j], right[j], ha="left", gid=f"key:{j}")
+        put_token(
+            page, end + 14, key_y[j], right[j], ha="left", gid=f"key:{j}"
+        )
         page.plot(end, key_y[j], "o", color=INK, markersize=points(7))
     return picture
 

@@ -31,7 +31,9 @@ class Picture(Figure):
         ValueError: the text alternative is empty, or a size is out of range.
     """
 
-    def __init__(self, width: Length, height: Length, *, text_alternative: str) -> None:
+    def __init__(
+        self, width: Length, height: Length, *, text_alternative: str
+    ) -> None:
         self.css_width, self.css_height = round(width), round(height)
         if not 1 <= self.css_width <= WIDEST:
             raise ValueError(
@@ -76,7 +78,12 @@ class Picture(Figure):
         """Add axes without a ground, at a place given in css pixels from the top left corner of the picture."""
         across, down = self.css_width, self.css_height
         axes = self.add_axes(
-            (left / across, 1 - (top + height) / down, width / across, height / down)
+            (
+                left / across,
+                1 - (top + height) / down,
+                width / across,
+                height / down,
+            )
         )
         axes.set_facecolor("none")
         return axes

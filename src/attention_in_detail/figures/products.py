@@ -52,7 +52,9 @@ class _Matrix:
     edge: str
     rows_are: str = ""  # the letter of the vectors that are its rows
     columns_are: str = ""  # the letter of the vectors that are its columns
-    shaded: bool = False  # cells coloured by value, as in a heat map of weights
+    shaded: bool = (
+        False  # cells coloured by value, as in a heat map of weights
+    )
 
 
 def matrix_products(
@@ -124,7 +126,13 @@ def matrix_products(
     blue, orange, green, purple = range(4)
     blocks = {
         "Q": _Matrix(
-            "$Q$", ("T", "D_k"), (T, D_k), Q, TINTS[blue], SERIES[blue], rows_are="q"
+            "$Q$",
+            ("T", "D_k"),
+            (T, D_k),
+            Q,
+            TINTS[blue],
+            SERIES[blue],
+            rows_are="q",
         ),
         "K": _Matrix(
             r"$K^\top$",
@@ -138,15 +146,32 @@ def matrix_products(
         "Z": _Matrix("$Z$", ("T", "S"), (T, S), Z, PAPER, INK),
         "A": _Matrix("$A$", ("T", "S"), (T, S), A, PAPER, INK, shaded=True),
         "V": _Matrix(
-            "$V$", ("S", "D_v"), (S, D_v), V, TINTS[green], SERIES[green], rows_are="v"
+            "$V$",
+            ("S", "D_v"),
+            (S, D_v),
+            V,
+            TINTS[green],
+            SERIES[green],
+            rows_are="v",
         ),
-        "Y": _Matrix("$Y$", ("T", "D_v"), (T, D_v), Y, TINTS[purple], SERIES[purple]),
+        "Y": _Matrix(
+            "$Y$", ("T", "D_v"), (T, D_v), Y, TINTS[purple], SERIES[purple]
+        ),
     }
     small = max(T, S, D_k, D_v) <= MOST_NUMBERS
     if text_alternative is None:
-        text_alternative = _words(blocks, scores_formula, small, highlight, digits)
+        text_alternative = _words(
+            blocks, scores_formula, small, highlight, digits
+        )
     with drawing_style():
-        return _draw(blocks, scores_formula, small, highlight, digits, text_alternative)
+        return _draw(
+            blocks,
+            scores_formula,
+            small,
+            highlight,
+            digits,
+            text_alternative,
+        )
 
 
 def _words(
@@ -172,11 +197,14 @@ def _words(
             entries = blocks[name].entries
             if entries is not None:
                 rows = [
-                    ", ".join(number(float(x), digits) for x in row) for row in entries
+                    ", ".join(number(float(x), digits) for x in row)
+                    for row in entries
                 ]
                 words += f" Rows of {name}: {'; '.join(rows)}."
     if highlight is not None:
-        words += f" The row of query {highlight + 1} is framed in Q, Z, A and Y."
+        words += (
+            f" The row of query {highlight + 1} is framed in Q, Z, A and Y."
+        )
     return words
 
 
@@ -193,12 +221,16 @@ def _lengths(
         for axis, size in zip(block.axes, block.shape, strict=True)
     }
     if small:
-        cell = min(50.0, np.floor(400 / (sizes["S"] + max(sizes["D_k"], sizes["D_v"]))))
+        cell = min(
+            50.0,
+            np.floor(400 / (sizes["S"] + max(sizes["D_k"], sizes["D_v"]))),
+        )
         across = {axis: cell * size for axis, size in sizes.items()}
         return across, {axis: 38.0 * size for axis, size in sizes.items()}
     longest = max(sizes.values())
     across = {
-        axis: 62 + 108 * float(np.sqrt(size / longest)) for axis, size in sizes.items()
+        axis: 62 + 108 * float(np.sqrt(size / longest))
+        for axis, size in sizes.items()
     }
     return across, {axis: 0.8 * length for axis, length in across.items()}
 
@@ -215,10 +247,14 @@ def _draw(
     across, down = _lengths(blocks, small)
     edge = 32
     width = 2 * edge + GAP + across["S"] + max(across["D_k"], across["D_v"])
-    first = 36 + CAPTION - (0 if small else 12) + down["D_k"] + GAP  # top of Z
+    first = (
+        36 + CAPTION - (0 if small else 12) + down["D_k"] + GAP
+    )  # top of Z
     second = first + down["T"] + 102 + CAPTION + down["S"] + GAP  # top of Y
     picture = Picture(
-        max(width, 330), second + down["T"] + 46, text_alternative=text_alternative
+        max(width, 330),
+        second + down["T"] + 46,
+        text_alternative=text_alternative,
     )
     left = (picture.css_width - width) / 2 + edge
     page = picture.page()
@@ -235,10 +271,19 @@ def _draw(
     centre = picture.css_width / 2
     put(page, centre, 20, formula, TITLE + 1, gid="formula")
     pen.product(
-        blocks["Q"], blocks["K"], blocks["Z"], left + across["D_k"] + GAP, first
+        blocks["Q"],
+        blocks["K"],
+        blocks["Z"],
+        left + across["D_k"] + GAP,
+        first,
     )
     below = first + down["T"]
-    _arrow(page, left + across["D_k"] + GAP + across["S"] / 2, below + 48, below + 72)
+    _arrow(
+        page,
+        left + across["D_k"] + GAP + across["S"] / 2,
+        below + 48,
+        below + 72,
+    )
     put(
         page,
         centre,
@@ -247,7 +292,13 @@ def _draw(
         TITLE,
         gid="formula",
     )
-    pen.product(blocks["A"], blocks["V"], blocks["Y"], left + across["S"] + GAP, second)
+    pen.product(
+        blocks["A"],
+        blocks["V"],
+        blocks["Y"],
+        left + across["S"] + GAP,
+        second,
+    )
     return picture
 
 
@@ -256,7 +307,9 @@ def _type_size(
 ) -> Length:
     """Return the one type size in which all numbers of the picture fit into their cells."""
     given = [
-        block.entries.ravel() for block in blocks.values() if block.entries is not None
+        block.entries.ravel()
+        for block in blocks.values()
+        if block.entries is not None
     ]
     texts = [number(float(x), digits) for x in np.concatenate(given)]
     cell = across["S"] / blocks["Z"].shape[1]
@@ -291,7 +344,10 @@ class _Pen:
         self.block(above, left, top - GAP - shared_down, name_above=True)
         self.block(factor, left - GAP - shared_across, top, framed=True)
         self.block(result, left, top, framed=True)
-        words = (f"row of {factor.symbol} times", f"column of {above.symbol}")
+        words = (
+            f"row of {factor.symbol} times",
+            f"column of {above.symbol}",
+        )
         if (
             max(map(width_of, words)) * SMALL / TEXT < shared_across - 36
             and shared_down > 50
@@ -346,22 +402,46 @@ class _Pen:
                 gid="highlight",
             )
         room = CAPTION if block.columns_are and self.small else CAPTION - 18
-        shape = f"$({block.axes[0]}, {block.axes[1]})$ = ({rows}, {columns})"
+        shape = (
+            f"$({block.axes[0]}, {block.axes[1]})$ = ({rows}, {columns})"
+        )
         symbol_at, shape_at = (
             (top - room + 15, top - room + 35)
             if name_above
             else (top + height + 14, top + height + 33)
         )
-        put(self.page, left + width / 2, symbol_at, block.symbol, TITLE, gid="symbol")
-        put(self.page, left + width / 2, shape_at, shape, SMALL, gid="shape")
+        put(
+            self.page,
+            left + width / 2,
+            symbol_at,
+            block.symbol,
+            TITLE,
+            gid="symbol",
+        )
+        put(
+            self.page, left + width / 2, shape_at, shape, SMALL, gid="shape"
+        )
 
     def entries(
-        self, block: _Matrix, left: Length, top: Length, width: Length, height: Length
+        self,
+        block: _Matrix,
+        left: Length,
+        top: Length,
+        width: Length,
+        height: Length,
     ) -> None:
         """Draw the cells of a small matrix, with its numbers where they are given."""
-        most = 1.0 if block.entries is None else float(block.entries.max()) or 1.0
+        most = (
+            1.0
+            if block.entries is None
+            else float(block.entries.max()) or 1.0
+        )
         for i, j in np.ndindex(block.shape):
-            value = None if block.entries is None else float(block.entries[i, j])
+            value = (
+                None
+                if block.entries is None
+                else float(block.entries[i, j])
+            )
             fill = (
                 to_hex(WEIGHTS_MAP(value / most))
                 if block.shaded and value is not None
@@ -410,7 +490,12 @@ class _Pen:
             )
 
     def shades(
-        self, block: _Matrix, left: Length, top: Length, width: Length, height: Length
+        self,
+        block: _Matrix,
+        left: Length,
+        top: Length,
+        width: Length,
+        height: Length,
     ) -> None:
         """Colour a larger matrix of weights by its values."""
         picture = self.page.figure
@@ -424,11 +509,18 @@ class _Pen:
         )
 
     def frame(
-        self, left: Length, top: Length, width: Length, height: Length, **look: Any
+        self,
+        left: Length,
+        top: Length,
+        width: Length,
+        height: Length,
+        **look: Any,
     ) -> None:
         """Draw a rectangle."""
         self.page.add_patch(
-            Rectangle((left, top), width, height, **{"linewidth": 0.75, **look})
+            Rectangle(
+                (left, top), width, height, **{"linewidth": 0.75, **look}
+            )
         )
 
 

@@ -55,13 +55,22 @@ TEXT = 15
 SMALL = 13
 
 WEIGHTS_MAP: Colormap = LinearSegmentedColormap.from_list(
-    "attention_weights", [PAPER, "#cfdcec", "#8fb3dc", "#4a84c4", "#1c4f91", "#0a2754"]
+    "attention_weights",
+    [PAPER, "#cfdcec", "#8fb3dc", "#4a84c4", "#1c4f91", "#0a2754"],
 )
 """Sequential map for weights: darker is more."""
 
 SCORES_MAP: Colormap = LinearSegmentedColormap.from_list(
     "attention_scores",
-    ["#6b3205", "#b8651c", "#e3ad78", PAPER, "#8fb3dc", "#3a72b8", "#133a72"],
+    [
+        "#6b3205",
+        "#b8651c",
+        "#e3ad78",
+        PAPER,
+        "#8fb3dc",
+        "#3a72b8",
+        "#133a72",
+    ],
 )
 """Diverging map for scores, with its middle at zero."""
 
@@ -97,13 +106,17 @@ def contrast(first: object, second: object) -> float:
     Returns:
         A ratio from 1 (the same luminance) to 21 (black and white). WCAG asks 3 of graphics and large text.
     """
-    darker, lighter = sorted((relative_luminance(first), relative_luminance(second)))
+    darker, lighter = sorted(
+        (relative_luminance(first), relative_luminance(second))
+    )
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def text_colour(cell: object) -> str:
     """Return the dark or the light text colour, whichever stands out more from the colour of a cell."""
-    return max((DARK_TEXT, LIGHT_TEXT), key=lambda text: contrast(text, cell))
+    return max(
+        (DARK_TEXT, LIGHT_TEXT), key=lambda text: contrast(text, cell)
+    )
 
 
 @contextmanager

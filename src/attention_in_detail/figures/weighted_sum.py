@@ -68,13 +68,17 @@ def weighted_sum(
     A = weights_of("weights", weights, "S")
     same_size("values", "S", len(V), "weights", "S", len(A))
     if abs(A.sum() - 1) > 1e-6:
-        raise ValueError(f"weights must sum to 1; their sum is {A.sum():.6g}")
+        raise ValueError(
+            f"weights must sum to 1; their sum is {A.sum():.6g}"
+        )
     if labels is None:
         tokens = [f"$v_{{{j + 1}}}$" for j in range(len(V))]
     else:
         tokens = words_of("labels", labels, "S", len(V), "values")
     way = (
-        None if trail is None else _in_plane("trail", array_of("trail", trail, "n D_v"))
+        None
+        if trail is None
+        else _in_plane("trail", array_of("trail", trail, "n D_v"))
     )
     output = A @ V
     if text_alternative is None:
@@ -89,7 +93,9 @@ def weighted_sum(
             said += f" A line through {len(way)} {plain(trail_label)} runs from {place(way[0])} to {place(way[-1])}."
         text_alternative = said
     with drawing_style():
-        return _draw(V, A, output, tokens, output_label, way, title, text_alternative)
+        return _draw(
+            V, A, output, tokens, output_label, way, title, text_alternative
+        )
 
 
 def place(point: np.ndarray) -> str:
@@ -110,10 +116,15 @@ def hull_of(places: np.ndarray) -> np.ndarray:
     """
     rows = np.unique(places, axis=0)  # from left to right
     corners: list[np.ndarray] = []
-    for side in (rows, rows[::-1]):  # first the lower side, then the upper one back
+    for side in (
+        rows,
+        rows[::-1],
+    ):  # first the lower side, then the upper one back
         half: list[np.ndarray] = []
         for point in side:
-            while len(half) > 1 and not _turns_left(half[-2], half[-1], point):
+            while len(half) > 1 and not _turns_left(
+                half[-2], half[-1], point
+            ):
                 half.pop()
             half.append(point)
         corners += half[:-1]
@@ -121,7 +132,9 @@ def hull_of(places: np.ndarray) -> np.ndarray:
 
 
 def _turns_left(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> bool:
-    return bool((b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0]))
+    return bool(
+        (b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0])
+    )
 
 
 def _in_plane(name: str, places: np.ndarray) -> np.ndarray:
@@ -143,7 +156,11 @@ def _draw(
     text_alternative: str,
 ) -> Picture:
     across, beside, foot = 480, 92, 86
-    heading = [] if title is None else wrapped(title, across - 20, TITLE, bold=True)
+    heading = (
+        []
+        if title is None
+        else wrapped(title, across - 20, TITLE, bold=True)
+    )
     top = 72.0 + 23 * len(heading)
     seen = V if way is None else np.vstack([V, way])
     low, high = seen.min(axis=0), seen.max(axis=0)
@@ -153,19 +170,31 @@ def _draw(
     )  # css pixels for 1, the same across and down
     wide, tall = np.maximum(spans * unit, 60.0)
     left = (across - wide) / 2
-    picture = Picture(across, top + tall + foot, text_alternative=text_alternative)
+    picture = Picture(
+        across, top + tall + foot, text_alternative=text_alternative
+    )
     _scales(picture, middle, unit, left, top, wide, tall)
 
     def at(places: np.ndarray) -> np.ndarray:
         """Take places in the plane to places on the page."""
-        return np.array([left + wide / 2, top + tall / 2]) + (places - middle) * [
+        return np.array([left + wide / 2, top + tall / 2]) + (
+            places - middle
+        ) * [
             unit,
             -unit,
         ]
 
     page = picture.page()
     for n, line in enumerate(heading):
-        put(page, across / 2, 18 + 23 * n, line, TITLE, weight="bold", gid="title")
+        put(
+            page,
+            across / 2,
+            18 + 23 * n,
+            line,
+            TITLE,
+            weight="bold",
+            gid="title",
+        )
     corners, y, radii = at(V), at(output), LARGEST_DISC * np.sqrt(A)
     edge = at(hull_of(V))
     page.plot(
@@ -179,7 +208,11 @@ def _draw(
     drawn = [_line(edge)]
     for j, corner in enumerate(corners):
         radius = float(radii[j])
-        look = {"facecolor": TINTS[0], "edgecolor": SERIES[0], "linewidth": points(2.4)}
+        look = {
+            "facecolor": TINTS[0],
+            "edgecolor": SERIES[0],
+            "linewidth": points(2.4),
+        }
         page.plot(
             *np.array([y, corner]).T,
             color=INK,
@@ -188,7 +221,9 @@ def _draw(
             gid=f"line:{j}",
         )
         page.add_patch(
-            Circle(tuple(corner), radius, zorder=1.4, gid=f"disc:{j}", **look)
+            Circle(
+                tuple(corner), radius, zorder=1.4, gid=f"disc:{j}", **look
+            )
         )
         page.plot(
             *corner,
@@ -198,10 +233,17 @@ def _draw(
             zorder=1.5,
             gid=f"value:{j}",
         )
-        drawn += [_line(np.array([y, corner])), _disc(corner, max(radius, 4.0))]
+        drawn += [
+            _line(np.array([y, corner])),
+            _disc(corner, max(radius, 4.0)),
+        ]
     if way is not None:
         page.plot(
-            *at(way).T, color=SERIES[1], linewidth=points(2.6), zorder=2, gid="trail"
+            *at(way).T,
+            color=SERIES[1],
+            linewidth=points(2.6),
+            zorder=2,
+            gid="trail",
         )
         page.plot(
             *at(way[[0, -1]]).T,
@@ -214,12 +256,26 @@ def _draw(
         )
         drawn.append(_line(at(way)))
     page.plot(
-        *y, MARKERS[3], color=SERIES[1], markersize=points(14), zorder=3, gid="output"
+        *y,
+        MARKERS[3],
+        color=SERIES[1],
+        markersize=points(14),
+        zorder=3,
+        gid="output",
     )
     drawn.append(_disc(y, 8.0))
 
     words = f"{output_label} {place(output)}"
-    _name(page, y, 10.0, words, drawn, color=SERIES[1], weight="bold", gid="output label")
+    _name(
+        page,
+        y,
+        10.0,
+        words,
+        drawn,
+        color=SERIES[1],
+        weight="bold",
+        gid="output label",
+    )
     for j, corner in enumerate(corners):
         _name(
             page,
@@ -253,7 +309,9 @@ def _scales(
         for side, spine in axes.spines.items():
             spine.set_visible(side == ("left" if c else "bottom"))
             spine.set_color(INK)
-        axis, other = (axes.yaxis, axes.xaxis) if c else (axes.xaxis, axes.yaxis)
+        axis, other = (
+            (axes.yaxis, axes.xaxis) if c else (axes.xaxis, axes.yaxis)
+        )
         other.set_visible(False)
         steps = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(*ends)
         steps = [
@@ -264,7 +322,10 @@ def _scales(
         axis.set_major_locator(FixedLocator(steps))
         axis.set_major_formatter(FixedFormatter([brief(s) for s in steps]))
         axes.tick_params(
-            colors=INK, labelsize=points(SMALL), width=points(1.2), length=points(5)
+            colors=INK,
+            labelsize=points(SMALL),
+            width=points(1.2),
+            length=points(5),
         )
 
 
@@ -273,7 +334,9 @@ def _line(corners: np.ndarray) -> np.ndarray:
     parts = [corners[:1]]
     for start, end in pairwise(corners):
         steps = 2 + int(np.hypot(*(end - start)) / 4)
-        parts.append(start + (end - start) * np.linspace(0, 1, steps)[:, None])
+        parts.append(
+            start + (end - start) * np.linspace(0, 1, steps)[:, None]
+        )
     return np.concatenate(parts)
 
 
@@ -281,7 +344,9 @@ def _disc(centre: np.ndarray, radius: float) -> np.ndarray:
     """Return points spread over a disc."""
     turns = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     rim = radius * np.stack([np.cos(turns), np.sin(turns)], axis=1)
-    return np.concatenate([centre + part * rim for part in (0.0, 0.4, 0.7, 1.0)])
+    return np.concatenate(
+        [centre + part * rim for part in (0.0, 0.4, 0.7, 1.0)]
+    )
 
 
 def _name(
@@ -294,7 +359,11 @@ def _name(
 ) -> None:
     """Write a name next to a spot, on the side where it covers the least of what is drawn, and add it to that."""
     half = np.array(
-        [width_of(words, TEXT, bold=look.get("weight") == "bold") / 2 + 3, 9.0]
+        [
+            width_of(words, TEXT, bold=look.get("weight") == "bold") / 2
+            + 3,
+            9.0,
+        ]
     )
     size = np.array([page.get_xlim()[1], page.get_ylim()[0]])
     slant = (half + 0.7 * away) / (half + away)
@@ -309,12 +378,14 @@ def _name(
 
     def cost(middle: np.ndarray) -> float:
         outside = (middle - half < 0).any() or (middle + half > size).any()
-        return float((np.abs(covered - middle) < half).all(axis=1).sum()) + 1000 * bool(
-            outside
-        )
+        return float(
+            (np.abs(covered - middle) < half).all(axis=1).sum()
+        ) + 1000 * bool(outside)
 
     middle = min((spot + (half + away) * side for side in sides), key=cost)
     middle = np.clip(middle, half, size - half)
     put(page, *middle, words, TEXT, zorder=4, **look)
-    grid = np.stack(np.meshgrid(np.linspace(-1, 1, 15), np.linspace(-1, 1, 5)), axis=-1)
+    grid = np.stack(
+        np.meshgrid(np.linspace(-1, 1, 15), np.linspace(-1, 1, 5)), axis=-1
+    )
     drawn.append(middle + half * grid.reshape(-1, 2))

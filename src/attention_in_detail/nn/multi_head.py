@@ -6,11 +6,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attention_in_detail._arrays import constant
 from attention_in_detail._checks import checked
 from attention_in_detail._multi_head_checks import check_forward
-from attention_in_detail._parameter_checks import check_from_torch, check_module
-from attention_in_detail.masks import causal_mask, combine_masks, keep_rows, may_attend
-from attention_in_detail.multi_head import merge_heads, projected_heads, with_head_axis
+from attention_in_detail._parameter_checks import (
+    check_from_torch,
+    check_module,
+)
+from attention_in_detail.masks import (
+    causal_mask,
+    combine_masks,
+    keep_rows,
+    may_attend,
+)
+from attention_in_detail.multi_head import (
+    merge_heads,
+    projected_heads,
+    with_head_axis,
+)
 from attention_in_detail.notation import Bool, Float, Size
 from attention_in_detail.parameters import MultiHeadParameters
 from attention_in_detail.scaled_dot_product import attention
@@ -115,7 +128,9 @@ class MultiHeadAttention(torch.nn.Module):
         return_weights: bool = False,
     ) -> (
         Float[Tensor, "*batch T D_out"]
-        | tuple[Float[Tensor, "*batch T D_out"], Float[Tensor, "*batch h T S"]]
+        | tuple[
+            Float[Tensor, "*batch T D_out"], Float[Tensor, "*batch h T S"]
+        ]
     ):
         r"""Attend.
 
@@ -148,14 +163,23 @@ class MultiHeadAttention(torch.nn.Module):
         keys = queries if keys is None else keys
         values = keys if values is None else values
         batch_axes = max(x.ndim for x in (queries, keys, values)) - 2
-        mask, bias = with_head_axis(mask, batch_axes), with_head_axis(bias, batch_axes)
+        mask = with_head_axis(mask, batch_axes)
+        bias = with_head_axis(bias, batch_axes)
         if causal_offset is not None:
             T, S = queries.shape[-2], keys.shape[-2]
             mask = combine_masks.unchecked(
-                mask, causal_mask.unchecked(T, S, offset=causal_offset, like=queries)
+                mask,
+                causal_mask.unchecked(
+                    T, S, offset=causal_offset, like=queries
+                ),
             )
         q, k, v = projected_heads(
-            self.as_parameters(), queries, keys, values, mask=mask, bias=bias
+            self.as_parameters(),
+            queries,
+            keys,
+            values,
+            mask=mask,
+            bias=bias,
         )
 
         dropout = self.dropout if self.training else 0.0
@@ -168,14 +192,18 @@ class MultiHeadAttention(torch.nn.Module):
                 carried = keep_rows(v, may_attend(mask, bias), of="keys")
                 heads = F.dropout(weights, dropout) @ carried
         else:
-            heads = _fused_attention(q, k, v, mask=mask, bias=bias, dropout=dropout)
+            heads = _fused_attention(
+                q, k, v, mask=mask, bias=bias, dropout=dropout
+            )
         merged = merge_heads.unchecked(heads)
         output = merged if self.output is None else self.output(merged)
         return (output, weights) if return_weights else output
 
     @classmethod
     @checked(check_from_torch)
-    def from_torch(cls, module: torch.nn.MultiheadAttention) -> "MultiHeadAttention":
+    def from_torch(
+        cls, module: torch.nn.MultiheadAttention
+    ) -> "MultiHeadAttention":
         """Make a module that computes what a ``torch.nn.MultiheadAttention`` computes; the weights are copied.
 
         Ours is batch first whatever ``module`` is, and true in a mask means *may
@@ -269,10 +297,15 @@ def _fused_attention(
 ) -> Float[Tensor, "*batch T D_h"]:
     """Compute attention by torch's own kernels, with the package's rules for what is shut."""
     is_open = may_attend(mask, bias)
-    q, k = keep_rows(q, is_open, of="queries"), keep_rows(k, is_open, of="keys")
+    q, k = (
+        keep_rows(q, is_open, of="queries"),
+        keep_rows(k, is_open, of="keys"),
+    )
     v = keep_rows(v, is_open, of="keys")
     if is_open is None:
-        batch = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+        batch = torch.broadcast_shapes(
+            q.shape[:-2], k.shape[:-2], v.shape[:-2]
+        )
     else:
         batch = torch.broadcast_shapes(
             q.shape[:-2], k.shape[:-2], v.shape[:-2], is_open.shape[:-2]
@@ -280,18 +313,21 @@ def _fused_attention(
     # The kernels do not broadcast batch axes in every case.
     q, k, v = (x.expand(*batch, *x.shape[-2:]) for x in (q, k, v))
     if is_open is None:
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
-    # What the kernels do with a row that may attend to nothing differs (0, NaN, or NaN in the gradient alone): such a row is
-    # opened for them, and its output set to 0 afterwards, which also stops the gradient.
-    some_key = is_open.any(-1, keepdim=True)
-    if bias is None:
-        kernel_mask = is_open | ~some_key
+        heads = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
     else:
-        shut = torch.where(some_key, -torch.inf, 0.0).to(q.dtype)
-        kernel_mask = torch.where(is_open, bias, shut)
-    heads = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=kernel_mask, dropout_p=dropout
-    )
-    return torch.where(
-        some_key, heads, torch.zeros((), dtype=heads.dtype, device=heads.device)
-    )
+        # What the kernels do with a row that may attend to nothing differs (0, NaN, or
+        # NaN in the gradient alone): such a row is opened for them, and its output set
+        # to 0 afterwards, which also stops the gradient.
+        some_key = is_open.any(-1, keepdim=True)
+        if bias is None:
+            kernel_mask = is_open | ~some_key
+        else:
+            shut = torch.where(some_key, -torch.inf, 0.0).to(q.dtype)
+            kernel_mask = torch.where(is_open, bias, shut)
+        heads = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=kernel_mask, dropout_p=dropout
+        )
+        heads = torch.where(some_key, heads, constant(0.0, heads))
+    # The kernel for CPUs gives 0 for a NaN query where there are few keys (torch 2.13).
+    lost = q.isnan().any(-1, keepdim=True)
+    return torch.where(lost, constant(torch.nan, heads), heads)

@@ -1,0 +1,54 @@
+# Attention in Detail. `make` lists what can be made.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help book serve test test-more notebooks bench clean
+
+VENV_PYTHON := .venv/bin/python
+# How many processes the tests may use.
+WORKERS ?= 2
+export WORKERS
+# The Python that makes the virtual environment; empty: the first that is new enough.
+PYTHON ?=
+export PYTHON
+
+# One thread for each process: with more, they wait for each other and the last digits move.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+help: ## list what can be made
+	@echo 'Attention in Detail'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+book: ## build the pages into _build/html
+	@sh tools/setup_env.sh book 3
+	@$(VENV_PYTHON) tools/build_book.py --step 3/3
+
+serve: ## build the pages and show them at http://localhost:8000 (or the next free port)
+	@sh tools/setup_env.sh book 4
+	@$(VENV_PYTHON) tools/build_book.py --step 3/4
+	@$(VENV_PYTHON) tools/serve.py --step 4/4
+
+test: ## check everything: style, unit tests, book, notebooks, pages (under 15 minutes)
+	@sh tools/setup_env.sh test 8
+	@$(VENV_PYTHON) tools/check.py test
+
+test-more: ## the slower checks: other CPU kernels, more cases, storing twice, a copy without git
+	@sh tools/setup_env.sh test 9
+	@$(VENV_PYTHON) tools/check.py test-more
+
+notebooks: ## run the notebooks and store their outputs (one: NB=notebooks/02_attention.ipynb)
+	@sh tools/setup_env.sh test 3
+	@$(VENV_PYTHON) tools/run_notebooks.py --step 3/3 $(NB)
+
+bench: ## measure again what the chapters show as stored measurements (some minutes)
+	@sh tools/setup_env.sh test 3
+	@for script in $$(grep -l __main__ bench/*.py); do \
+	    echo "[3/3] measurements: $$script"; \
+	    $(VENV_PYTHON) "$$script" || exit 1; \
+	done
+
+clean: ## remove everything that make has made
+	rm -rf .venv .venv-lock _build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

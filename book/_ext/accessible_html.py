@@ -1,0 +1,54 @@
+"""Mend what the stock page says wrongly to assistive technology.
+
+Each mend is a pair: what the page says, and what it ought to say. They work on the body of a page before it
+is written, so an unchanged page of an incremental build is not touched again.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sphinx.application import Sphinx
+
+SIGNATURE_LIST = re.compile(
+    r"<dl>\n((?:<dd><em class=\"sig-param\">.*</dd>\n)+)</dl>"
+)
+
+MENDS = [
+    # docutils marks an entry of a list of references with a role that ARIA has withdrawn; its parent is a list,
+    # whose children must be list items.
+    ('role="doc-biblioentry"', 'role="listitem"'),
+]
+
+
+def flat(signature: re.Match[str]) -> str:
+    """A signature of several lines is a list of definitions without terms, inside a term: plain lines say the same."""
+    lines = (
+        signature[1]
+        .replace("<dd>", '<span class="sig-line">')
+        .replace("</dd>", "</span>")
+    )
+    return f'<span class="sig-lines">{lines}</span>'
+
+
+def mended(body: str) -> str:
+    body = SIGNATURE_LIST.sub(flat, body)
+    for wrong, right in MENDS:
+        body = body.replace(wrong, right)
+    return body
+
+
+def mend(
+    app: Sphinx, page: str, template: str, context: dict, doctree: object
+) -> None:
+    if context.get("body"):
+        context["body"] = mended(context["body"])
+
+
+def setup(app: Sphinx) -> dict[str, object]:
+    app.connect("html-page-context", mend)
+    return {
+        "version": "1",
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

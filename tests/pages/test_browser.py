@@ -1,0 +1,144 @@
+"""The built pages in a browser: nothing from elsewhere, no error, formulas set, no wider than a phone, WCAG AA."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pages.browser_faults import (
+    PHONE,
+    VIEWS,
+    WIDE,
+    look,
+    opened,
+    served,
+)
+from tests.pages.contents import pages
+
+CHAPTERS = [name for name in pages() if name.startswith("notebooks/")]
+QUICK = ["book/index", CHAPTERS[1], CHAPTERS[4]]
+EVERY = ["index", "genindex", "search", *pages()]
+
+
+@pytest.fixture(scope="module")
+def home(site):
+    with served(site) as address:
+        yield address
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_page_on_a_phone_and_on_a_wide_screen(name, chromium, home):
+    views = [(PHONE, "light"), (WIDE, "dark")]
+    assert look(chromium, home, f"{name}.html", views) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_every_page_in_four_views(name, chromium, home):
+    assert look(chromium, home, f"{name}.html", VIEWS) == []
+
+
+def test_the_site_works_below_a_prefix(chromium, site):
+    with served(site, "/book/") as address:
+        assert (
+            look(chromium, address, f"{CHAPTERS[1]}.html", [(WIDE, "dark")])
+            == []
+        )
+
+
+def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
+    hidden = 0
+    for name in (CHAPTERS[1], CHAPTERS[4]):
+        with opened(chromium, home, f"{name}.html", PHONE, "light") as (
+            page,
+            _,
+        ):
+            page.wait_for_timeout(100)
+            boxes = page.evaluate(
+                """() => [...document.querySelectorAll("mjx-container[display='true']")].map((box) =>
+                [box.scrollWidth > box.clientWidth + 1, box.tabIndex, box.getAttribute("aria-label") ?? ""])"""
+            )
+        for hides, stop, label in boxes:
+            hidden += hides
+            assert (stop, bool(label)) == (
+                (0, True) if hides else (-1, False)
+            ), name
+    assert hidden  # the phone is narrow enough for the question to arise
+
+
+def test_formulas_are_there_for_screen_readers(chromium, home):
+    with opened(chromium, home, f"{CHAPTERS[1]}.html", WIDE, "light") as (
+        page,
+        _,
+    ):
+        formulas = page.locator("mjx-container").count()
+        assert formulas > 10
+        assert (
+            page.locator("mjx-container mjx-assistive-mml math").count()
+            == formulas
+        )
+
+
+def test_figures_keep_their_ground_in_the_dark(chromium, home):
+    with opened(chromium, home, f"{CHAPTERS[1]}.html", WIDE, "dark") as (
+        page,
+        _,
+    ):
+        assert (
+            page.evaluate("document.documentElement.dataset.theme")
+            == "dark"
+        )
+        looks = page.evaluate(
+            """() => [...document.querySelectorAll("img.notebook-figure")].map((image) => {
+            const style = getComputedStyle(image); return [style.filter, style.backgroundColor]; })"""
+        )
+    assert looks
+    assert {tuple(found) for found in looks} == {
+        ("none", "rgba(0, 0, 0, 0)")
+    }
+
+
+# Negative controls: a page with one fault of each kind.
+
+GOOD = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>A page</title>
+<link rel="icon" href="data:,"></head>
+<body><main><h1>A page</h1><p>Some words.</p></main></body></html>"""
+MATHJAX = """<script>window.MathJax = {startup: {}};</script>
+<script src="mathjax/tex-chtml-full.js"></script><p class="math">\\(%s\\)</p>"""
+FAULTS = {
+    "asks outside": '<script src="https://example.org/a.js"></script>',
+    "404": '<script src="nowhere.js"></script>',
+    "script:": "<script>throw new Error('broken');</script>",
+    "console:": "<script>console.error('broken');</script>",
+    "px wide": '<div style="width: 600px">wide</div>',
+    "formula not set: \\nosuchmacro": MATHJAX % "\\nosuchmacro",
+    "formula not set: \\frac": MATHJAX % "\\frac{1}",
+    "formula left": '<p class="math">\\(x\\)</p>',
+    "color-contrast": '<p style="color: #aaa; background: #fff">faint</p>',
+    "image-alt": '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">',
+}
+
+
+@pytest.fixture
+def small(site, tmp_path):
+    (tmp_path / "mathjax").symlink_to(site / "_static" / "mathjax")
+    with served(tmp_path) as address:
+
+        def write(fault):
+            html = GOOD.replace("</main>", f"{fault}</main>")
+            (tmp_path / "page.html").write_text(html, "utf8")
+            return address
+
+        yield write
+
+
+def test_a_good_page_passes(chromium, small):
+    address = small(MATHJAX % "\\frac{1}{2}")
+    assert look(chromium, address, "page.html", [(PHONE, "light")]) == []
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_is_found(kind, chromium, small):
+    address = small(FAULTS[kind])
+    width = WIDE if kind == "color-contrast" else PHONE
+    found = look(chromium, address, "page.html", [(width, "light")])
+    assert sum(kind in fault for fault in found) == 1, found

@@ -1,0 +1,162 @@
+"""Nothing outside the array API standard is used: array-api-strict has nothing else.
+
+Most tests of the functions run in it too. Here each public function is called once with all of its arguments.
+"""
+
+import array_api_strict as xp
+import numpy as np
+import pytest
+
+import attention_in_detail as package
+from tests.support import (
+    B,
+    D,
+    D_k,
+    D_out,
+    D_q,
+    D_v,
+    S,
+    T,
+    close,
+    coin,
+    h,
+    normal,
+    open_mask,
+    parameters,
+)
+
+Q, K, V = (
+    normal(B, T, D_q, seed=1),
+    normal(B, S, D_k, seed=2),
+    normal(B, S, D_v, seed=3),
+)
+X, C = normal(B, T, D_q, seed=4), normal(B, S, D_k, seed=5)
+MASK, BIAS = coin(B, h, T, S, seed=6), normal(B, 1, T, S, seed=7)
+q, k, v = (
+    normal(B, T, 4, seed=8),
+    normal(B, S, 4, seed=9),
+    normal(B, S, 6, seed=10),
+)
+
+
+def heads_of(f, make, *arrays, **options):
+    sizes = {"D_v": D_k} if f is package.cross_attention else {}
+    sizes = (
+        {"D_k": D_q, "D_v": D_q} if f is package.self_attention else sizes
+    )
+    given = {n: make(x) for n, x in {"mask": MASK, "bias": BIAS}.items()}
+    if f is package.self_attention:
+        given = {
+            n: make(x[..., :T])
+            for n, x in {"mask": MASK, "bias": BIAS}.items()
+        }
+    return f(
+        parameters(make, **sizes),
+        *(make(x) for x in arrays),
+        **given,
+        return_weights=True,
+    )
+
+
+# Every public function that takes or makes arrays: as a function of what makes them.
+CALLS = {
+    "softmax": lambda a: package.softmax(a(Q), axis=1),
+    "softmax_jacobian": lambda a: package.softmax_jacobian(a(q)),
+    "scores": lambda a: package.scores(a(q), a(k), scale=a(np.array(0.3))),
+    "attention_weights": lambda a: package.attention_weights(
+        a(q), a(k), mask=a(MASK[:, 0]), bias=a(BIAS[:, 0]), scale=2
+    ),
+    "attention": lambda a: package.attention(
+        a(q),
+        a(k),
+        a(v),
+        mask=a(MASK[:, 0]),
+        bias=a(BIAS[:, 0]),
+        return_weights=True,
+    ),
+    "causal_mask": lambda a: package.causal_mask(T, S, offset=2, like=a(q)),
+    "padding_mask": lambda a: package.padding_mask(
+        a(np.array([[1, 2], [0, S]])), S
+    ),
+    "combine_masks": lambda a: package.combine_masks(
+        a(MASK), None, a(MASK[:, :1])
+    ),
+    "mask_from_torch_mha": lambda a: package.mask_from_torch_mha(
+        a(coin(B * h, T, S)), a(normal(B, S)), heads=h
+    ),
+    "mask_to_torch_mha": lambda a: package.mask_to_torch_mha(
+        a(open_mask(B, T, S)), heads=h
+    ),
+    "split_heads": lambda a: package.split_heads(a(normal(B, T, D)), h),
+    "merge_heads": lambda a: package.merge_heads(a(normal(B, h, T, D))),
+    "multi_head_attention_by_head": lambda a: heads_of(
+        package.multi_head_attention_by_head, a, Q, K, V
+    ),
+    "multi_head_attention": lambda a: heads_of(
+        package.multi_head_attention, a, Q, K, V
+    ),
+    "self_attention": lambda a: heads_of(package.self_attention, a, X),
+    "cross_attention": lambda a: heads_of(package.cross_attention, a, X, C),
+    "sinusoidal_positions": lambda a: package.sinusoidal_positions(
+        T, D, like=a(q)
+    ),
+    "MultiHeadParameters": lambda a: tuple(
+        package.MultiHeadParameters.init(
+            D, h, D_k=D_k, D_out=D_out, seed=1, like=a(q)
+        )
+        .head(1)
+        .arrays()
+        .values()
+    ),
+}
+WITHOUT_ARRAYS = {"shape_checked", "show_source"}
+
+
+def test_no_public_function_is_forgotten():
+    assert set(package.__all__) == CALLS.keys() | WITHOUT_ARRAYS
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_the_standard_alone_gives_what_numpy_gives(call):
+    strict, plain = call(xp.asarray), call(np.asarray)
+    several = isinstance(plain, tuple)
+    for one, other in zip(
+        strict if several else [strict],
+        plain if several else [plain],
+        strict=True,
+    ):
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert type(one) is type(xp.asarray(0))
+            assert str(one.dtype).endswith(str(other.dtype))
+            close(one, other, 1e-14)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_the_result_stays_on_its_device(name):
+    where = xp.Device("device1")
+
+    def make(x):
+        return xp.asarray(x, device=where)
+
+    mask = package.combine_masks(
+        package.causal_mask(T, S, like=make(0.0)),
+        package.padding_mask(make(np.array([1] * B)), S),
+    )
+    p = package.MultiHeadParameters.init(
+        D,
+        h,
+        D_q=D_q,
+        D_k=D_k,
+        D_v=D_v,
+        seed=0,
+        like=make(np.zeros(1, name)),
+    )
+    given = (make(x.astype(name)) for x in (Q, K, V))
+    output, weights = package.multi_head_attention(
+        p, *given, mask=mask, return_weights=True
+    )
+    assert package.softmax_jacobian(weights).device == where
+    assert package.sinusoidal_positions(T, D, like=output).device == where
+    assert output.device == weights.device == where
+    assert str(output.dtype).endswith(name)

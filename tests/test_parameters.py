@@ -1,0 +1,276 @@
+import copy
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from attention_in_detail import MultiHeadParameters, multi_head_attention
+from tests.support import (
+    D,
+    D_k,
+    D_out,
+    D_q,
+    D_v,
+    S,
+    T,
+    close,
+    each_library,
+    h,
+    normal,
+    numpy_of,
+    parameters,
+)
+
+SIZES = {"D_q": D_q, "D_k": D_k, "D_v": D_v, "D_out": D_out}
+NAMES = ["W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"]
+
+
+def test_each_size_is_read_from_the_matrix_that_has_it():
+    p = parameters()
+    assert (p.D, p.D_h, p.heads) == (D, D // h, h)
+    assert (p.D_q, p.D_k, p.D_v, p.D_out) == (D_q, D_k, D_v, D_out)
+    assert parameters(output=False).D_out == D
+
+
+def test_count_is_how_many_numbers_there_are():
+    W = D_q * D + D_k * D + D_v * D
+    assert parameters().count == W + D * D_out + 3 * D + D_out
+    assert parameters(bias=False).count == W + D * D_out
+    assert parameters(output=False).count == W + 3 * D
+    assert parameters(torch.tensor).count == parameters().count
+
+
+def test_more_heads_are_not_more_parameters():
+    """64 · 64 · 4 weights and 64 · 4 biases, whatever the number of heads."""
+    for heads in (1, 4, 16):
+        assert MultiHeadParameters.init(64, heads, seed=0).count == 16_640
+
+
+def test_arrays_are_those_that_are_there_by_name():
+    p = parameters()
+    assert list(p.arrays()) == NAMES
+    assert all(x is getattr(p, name) for name, x in p.arrays().items())
+    assert list(parameters(bias=False, output=False).arrays()) == [
+        "W_Q",
+        "W_K",
+        "W_V",
+    ]
+
+
+@each_library
+def test_a_head_owns_its_columns_and_its_rows_of_the_output(make):
+    p = parameters(make)
+    for i in range(h):
+        own, head = slice(4 * i, 4 * i + 4), p.head(i)
+        assert head.heads == 1
+        assert head.b_O is None
+        for name in ("W_Q", "W_K", "W_V"):
+            close(
+                getattr(head, name), numpy_of(getattr(p, name))[:, own], 0
+            )
+            close(
+                getattr(head, "b" + name[1:]),
+                numpy_of(getattr(p, "b" + name[1:]))[own],
+                0,
+            )
+        close(head.W_O, numpy_of(p.W_O)[own, :], 0)
+
+
+def test_a_head_lacks_what_all_lack():
+    head = parameters(bias=False, output=False).head(1)
+    assert list(head.arrays()) == ["W_Q", "W_K", "W_V"]
+
+
+def test_parameters_cannot_be_reassigned_and_are_equal_only_to_themselves():
+    p = parameters()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        p.heads = 1
+    assert p == p
+    assert p != parameters()
+    assert len({p, p}) == 1
+
+
+def test_parameters_can_be_copied_and_stored():
+    p = parameters()
+    for other in (
+        copy.copy(p),
+        copy.deepcopy(p),
+        pickle.loads(pickle.dumps(p)),
+        dataclasses.replace(p),
+    ):
+        assert other.heads == h
+        for name, x in p.arrays().items():
+            close(getattr(other, name), x, 0)
+    with pytest.raises(ValueError, match="heads = 3"):
+        dataclasses.replace(p, heads=3)
+
+
+# ---- init ----
+
+
+def test_init_has_the_sizes_that_are_asked_for():
+    p = MultiHeadParameters.init(D, h, **SIZES, seed=1)
+    shapes = [
+        (D_q, D),
+        (D_k, D),
+        (D_v, D),
+        (D, D_out),
+        (D,),
+        (D,),
+        (D,),
+        (D_out,),
+    ]
+    assert [x.shape for x in p.arrays().values()] == shapes
+    assert p.heads == h
+
+
+def test_missing_widths_are_that_of_all_heads():
+    p = MultiHeadParameters.init(D, h, seed=1)
+    assert {x.shape for x in p.arrays().values()} == {(D, D), (D,)}
+
+
+@pytest.mark.parametrize(
+    ("bias", "output", "names"),
+    [
+        (True, True, NAMES),
+        (False, True, NAMES[:4]),
+        (True, False, ["W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"]),
+        (False, False, NAMES[:3]),
+    ],
+)
+def test_init_has_biases_and_an_output_where_they_are_asked_for(
+    bias, output, names
+):
+    p = MultiHeadParameters.init(D, h, bias=bias, output=output, seed=1)
+    assert list(p.arrays()) == names
+
+
+def test_init_draws_with_the_variance_of_one_over_the_rows_and_biases_of_zero():
+    p = MultiHeadParameters.init(
+        400, 4, D_q=100, D_k=900, D_out=300, seed=0
+    )
+    for name, rows in (
+        ("W_Q", 100),
+        ("W_K", 900),
+        ("W_V", 400),
+        ("W_O", 400),
+    ):
+        W = getattr(p, name)
+        assert abs(W.mean()) < 5 / np.sqrt(W.size * rows)
+        assert abs(W.var() * rows - 1) < 0.03
+    for name in ("b_Q", "b_K", "b_V", "b_O"):
+        assert not getattr(p, name).any()
+
+
+def test_init_keeps_unit_variance_through_each_projection():
+    p = MultiHeadParameters.init(300, 3, D_v=700, seed=0)
+    assert abs((normal(400, 700) @ p.W_V).var() - 1) < 0.03
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_gives_others():
+    one, same, other = (
+        MultiHeadParameters.init(D, h, seed=s) for s in (3, 3, 4)
+    )
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        assert np.array_equal(getattr(one, name), getattr(same, name))
+        assert not np.isclose(
+            getattr(one, name), getattr(other, name)
+        ).any()
+    assert not np.isclose(one.W_Q, one.W_K).any()
+
+
+@each_library
+def test_init_gives_the_same_numbers_in_every_library(make):
+    ours = MultiHeadParameters.init(
+        D, h, **SIZES, seed=5, like=make(np.ones(1))
+    )
+    for name, x in (
+        MultiHeadParameters.init(D, h, **SIZES, seed=5).arrays().items()
+    ):
+        assert type(getattr(ours, name)) is type(make(np.ones(1)))
+        close(getattr(ours, name), x, 0)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+)
+def test_init_has_the_dtype_of_like(dtype):
+    p = MultiHeadParameters.init(
+        D, h, seed=5, like=torch.zeros(0, dtype=dtype)
+    )
+    assert {x.dtype for x in p.arrays().values()} == {dtype}
+    assert torch.equal(
+        p.W_Q,
+        torch.tensor(MultiHeadParameters.init(D, h, seed=5).W_Q).to(dtype),
+    )
+
+
+def test_init_leaves_every_other_generator_alone():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    state = torch.random.get_rng_state()
+    MultiHeadParameters.init(D, h, seed=5, like=torch.zeros(1))
+    after = np.random.get_state()[1]  # noqa: NPY002
+    assert np.array_equal(after, before)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+# ---- from_torch ----
+
+
+def module_of_torch(**options):
+    torch.manual_seed(1)
+    module = torch.nn.MultiheadAttention(
+        D, h, batch_first=True, dtype=torch.float64, **options
+    )
+    for x in (module.in_proj_bias, module.out_proj.bias):
+        if x is not None:
+            torch.nn.init.normal_(x)
+    return module
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kdim": D_k, "vdim": D_v}, {"kdim": D_k}, {"bias": False}],
+)
+def test_parameters_from_torch_compute_what_torch_computes(options):
+    module = module_of_torch(**options)
+    p = MultiHeadParameters.from_torch(module)
+    q, k, v = (
+        torch.tensor(normal(2, n, w))
+        for n, w in ((T, D), (S, p.D_k), (S, p.D_v))
+    )
+    theirs, weights = module(q, k, v, average_attn_weights=False)
+    ours = multi_head_attention(p, q, k, v, return_weights=True)
+    close(ours[0], theirs)
+    close(ours[1], weights)
+    assert p.count == sum(x.numel() for x in module.parameters())
+    assert (p.b_Q is None) == (options.get("bias") is False)
+
+
+@pytest.mark.parametrize("options", [{}, {"kdim": D_k, "vdim": D_v}])
+def test_gradients_flow_to_the_module_that_was_read(options):
+    module = module_of_torch(**options)
+    q, k, v = (
+        torch.tensor(normal(2, n, w))
+        for n, w in ((T, D), (S, module.kdim), (S, module.vdim))
+    )
+    module(q, k, v)[0].square().sum().backward()
+    theirs = {name: x.grad.clone() for name, x in module.named_parameters()}
+    module.zero_grad()
+    multi_head_attention(
+        MultiHeadParameters.from_torch(module), q, k, v
+    ).square().sum().backward()
+    for name, x in module.named_parameters():
+        close(x.grad, theirs[name], 1e-11)
+
+
+def test_parameters_from_torch_are_views():
+    module = module_of_torch()
+    p = MultiHeadParameters.from_torch(module)
+    with torch.no_grad():
+        module.in_proj_weight.zero_()
+        module.out_proj.bias.fill_(2)
+    assert not p.W_V.any()
+    assert (p.b_O == 2).all()

@@ -1,0 +1,576 @@
+"""Every wrong input that is refused, and the line that refuses it.
+
+Run as a program it prints what each call raises, as JSON: without pytest, and so without the
+run-time check of annotations that the tests have switched on.
+"""
+
+import json
+import sys
+
+import array_api_strict
+import numpy as np
+import torch
+
+import attention_in_detail as a
+from attention_in_detail.nn import MultiHeadAttention
+
+B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
+NOTHING = object()
+
+# The tests put a kind of array here that no arithmetic may touch.
+turn_into = [lambda x: x]
+
+
+def f(*shape, dtype=float):
+    return turn_into[0](np.ones(shape, dtype))
+
+
+def yes(*shape):
+    return f(*shape, dtype=bool)
+
+
+def number(x):
+    return turn_into[0](np.array(x))
+
+
+def t(*shape, **options):
+    return torch.ones(shape, **options)
+
+
+def strict(*shape):
+    return array_api_strict.ones(shape)
+
+
+def attend(**changed):
+    given = {
+        "queries": f(B, T, D_k),
+        "keys": f(B, S, D_k),
+        "values": f(B, S, D_v),
+    } | changed
+    return a.attention(**given)
+
+
+def weigh(**changed):
+    return a.attention_weights(
+        **{"queries": f(B, T, D_k), "keys": f(B, S, D_k)} | changed
+    )
+
+
+def score(**changed):
+    return a.scores(
+        **{"queries": f(B, T, D_k), "keys": f(B, S, D_k)} | changed
+    )
+
+
+def made(**changed):
+    arrays = {
+        "W_Q": f(D_q, D),
+        "W_K": f(D_k, D),
+        "W_V": f(D_v, D),
+        "W_O": f(D, D_out),
+        "b_Q": f(D),
+        "b_K": f(D),
+        "b_V": f(D),
+        "b_O": f(D_out),
+        "heads": h,
+    }
+    return a.MultiHeadParameters(
+        **{n: x for n, x in (arrays | changed).items() if x is not NOTHING}
+    )
+
+
+def init(*args, **changed):
+    return a.MultiHeadParameters.init(
+        *(args or (D, h)), **{"seed": 0} | changed
+    )
+
+
+def heads(function=None, **changed):
+    given = {
+        "parameters": made(),
+        "queries": f(B, T, D_q),
+        "keys": f(B, S, D_k),
+        "values": f(B, S, D_v),
+    }
+    return (function or a.multi_head_attention)(**given | changed)
+
+
+def by_head(**changed):
+    return heads(a.multi_head_attention_by_head, **changed)
+
+
+def itself(**changed):
+    p = made(W_K=f(D_q, D), W_V=f(D_q, D))
+    return a.self_attention(
+        **{"parameters": p, "x": f(B, T, D_q)} | changed
+    )
+
+
+def cross(**changed):
+    p = made(W_V=f(D_k, D))
+    return a.cross_attention(
+        **{"parameters": p, "x": f(B, T, D_q), "context": f(B, S, D_k)}
+        | changed
+    )
+
+
+def module(*args, **options):
+    widths = {"D_q": D_q, "D_k": D_k, "D_v": D_v, "D_out": D_out} | options
+    return MultiHeadAttention(*(args or (D, h)), **widths)
+
+
+def forward(*args, **changed):
+    given = (
+        {}
+        if args
+        else {
+            "queries": t(B, T, D_q),
+            "keys": t(B, S, D_k),
+            "values": t(B, S, D_v),
+        }
+    )
+    return module()(*args, **given | changed)
+
+
+def of_torch(**options):
+    return torch.nn.MultiheadAttention(D, h, **options)
+
+
+META = {"device": "meta"}
+
+CALLS = {
+    # ---- softmax
+    "softmax: list": lambda: a.softmax([1.0, 2.0]),
+    "softmax: integers": lambda: a.softmax(f(3, dtype=int)),
+    "softmax: booleans": lambda: a.softmax(yes(3)),
+    "softmax: complex": lambda: a.softmax(f(3, dtype=complex)),
+    "softmax: no axes": lambda: a.softmax(f()),
+    "softmax: number": lambda: a.softmax(1.0),
+    "softmax: axis float": lambda: a.softmax(f(3), axis=0.0),
+    "softmax: axis bool": lambda: a.softmax(f(3, 3), axis=True),
+    "softmax: axis None": lambda: a.softmax(f(3), axis=None),
+    "softmax: axis tuple": lambda: a.softmax(f(3, 3), axis=(0, 1)),
+    "softmax: axis high": lambda: a.softmax(f(3, 4), axis=2),
+    "softmax: axis low": lambda: a.softmax(f(3, 4), axis=-3),
+    "softmax: nothing": lambda: a.softmax(f(3, 0)),
+    "softmax: nothing along 0": lambda: a.softmax(f(0, 3), axis=0),
+    "softmax: missing": lambda: a.softmax(),
+    "jacobian: list": lambda: a.softmax_jacobian([1.0]),
+    "jacobian: integers": lambda: a.softmax_jacobian(f(3, dtype=int)),
+    "jacobian: no axes": lambda: a.softmax_jacobian(f()),
+    # ---- kinds
+    "queries: list": lambda: attend(queries=[[1.0]]),
+    "keys: None": lambda: attend(keys=None),
+    "values: None": lambda: attend(values=None),
+    "queries: integers": lambda: attend(queries=f(B, T, D_k, dtype=int)),
+    "keys: integers": lambda: attend(keys=f(B, S, D_k, dtype=np.int32)),
+    "values: integers": lambda: attend(values=f(B, S, D_v, dtype=int)),
+    "values: booleans": lambda: attend(values=yes(B, S, D_v)),
+    "queries: complex": lambda: attend(queries=f(B, T, D_k, dtype=complex)),
+    "mask: floats": lambda: attend(mask=f(T, S)),
+    "mask: integers": lambda: attend(mask=f(T, S, dtype=int)),
+    "mask: list": lambda: attend(mask=[[True]]),
+    "mask: text": lambda: attend(mask="causal"),
+    "mask: True": lambda: attend(mask=True),
+    "bias: booleans": lambda: attend(bias=yes(T, S)),
+    "bias: integers": lambda: attend(bias=f(T, S, dtype=int)),
+    "bias: list": lambda: attend(bias=[[0.0]]),
+    "bias: number": lambda: attend(bias=0.0),
+    "scale: text": lambda: attend(scale="1"),
+    "scale: True": lambda: attend(scale=True),
+    "scale: complex": lambda: attend(scale=1j),
+    "scale: axis": lambda: attend(scale=f(1)),
+    "scale: integers": lambda: attend(scale=f(dtype=int)),
+    "scale: nan": lambda: attend(scale=float("nan")),
+    "scale: infinite": lambda: attend(scale=float("inf")),
+    "scale: beyond floats": lambda: attend(scale=10**400),
+    "scale: library": lambda: attend(scale=torch.tensor(1.0)),
+    "scale: device": lambda: a.scores(
+        t(T, D_k), t(S, D_k), scale=t(**META)
+    ),
+    "return_weights: text": lambda: attend(return_weights="yes"),
+    "return_weights: 1": lambda: attend(return_weights=1),
+    "attention: missing": lambda: a.attention(f(T, D_k)),
+    "attention: unknown": lambda: attend(dropout=0.1),
+    "attention: positional": lambda: a.attention(
+        f(T, D_k), f(S, D_k), f(S, D_v), yes(T, S)
+    ),
+    # ---- one home
+    "keys: library": lambda: attend(keys=t(B, S, D_k)),
+    "keys: strict": lambda: attend(keys=strict(B, S, D_k)),
+    "values: library": lambda: attend(values=t(B, S, D_v)),
+    "mask: library": lambda: attend(mask=t(T, S, dtype=torch.bool)),
+    "bias: library": lambda: attend(bias=t(T, S)),
+    "keys: dtype": lambda: attend(keys=f(B, S, D_k, dtype="float32")),
+    "values: dtype": lambda: attend(values=f(B, S, D_v, dtype="float32")),
+    "bias: dtype": lambda: attend(bias=f(T, S, dtype="float32")),
+    "bias: dtype of half": lambda: a.attention(
+        t(T, D_k).bfloat16(),
+        t(S, D_k).bfloat16(),
+        t(S, D_v).bfloat16(),
+        bias=t(T, S),
+    ),
+    "keys: device": lambda: a.attention(
+        t(T, D_k), t(S, D_k, **META), t(S, D_v)
+    ),
+    "values: device": lambda: a.attention(
+        t(T, D_k, **META), t(S, D_k, **META), t(S, D_v)
+    ),
+    "mask: device": lambda: a.attention(
+        t(T, D_k, **META),
+        t(S, D_k, **META),
+        t(S, D_v, **META),
+        mask=t(T, S, dtype=torch.bool),
+    ),
+    # ---- sizes
+    "queries: axes": lambda: attend(queries=f(D_k)),
+    "keys: axes": lambda: attend(keys=f()),
+    "values: axes": lambda: attend(values=f(S)),
+    "keys: width": lambda: attend(keys=f(B, S, D_v)),
+    "width of nothing": lambda: attend(queries=f(B, T, 0), keys=f(B, S, 0)),
+    "keys: none": lambda: attend(keys=f(B, 0, D_k), values=f(B, 0, D_v)),
+    "values: length": lambda: attend(values=f(B, T, D_v)),
+    "values: length of one": lambda: attend(values=f(B, 1, D_v)),
+    "keys: batch": lambda: attend(keys=f(4, S, D_k)),
+    "values: batch": lambda: attend(values=f(4, S, D_v)),
+    "values: second batch axis": lambda: attend(
+        queries=f(2, B, T, D_k),
+        keys=f(2, B, S, D_k),
+        values=f(3, 1, S, D_v),
+    ),
+    "keys: empty batch": lambda: attend(keys=f(0, S, D_k)),
+    "mask: T": lambda: attend(mask=yes(S, S)),
+    "mask: S": lambda: attend(mask=yes(T, T)),
+    "mask: S of a row": lambda: attend(mask=yes(T)),
+    "mask: batch": lambda: attend(mask=yes(4, T, S)),
+    "bias: T": lambda: attend(bias=f(B, S, S)),
+    "bias: S": lambda: attend(bias=f(T)),
+    "bias: batch": lambda: attend(bias=f(2, 4, T, S)),
+    "mask and bias: batch": lambda: attend(
+        queries=f(T, D_k),
+        keys=f(S, D_k),
+        values=f(S, D_v),
+        mask=yes(4, T, S),
+        bias=f(2, T, S),
+    ),
+    "weights: width": lambda: weigh(keys=f(B, S, D_q)),
+    "weights: integers": lambda: weigh(keys=f(B, S, D_k, dtype=int)),
+    "weights: mask": lambda: weigh(mask=yes(S, T)),
+    "weights: mask of numbers": lambda: weigh(mask=f(T, S)),
+    "weights: bias": lambda: weigh(bias=f(4, 1, 1)),
+    "weights: scale": lambda: weigh(scale=[1]),
+    "scores: width": lambda: score(keys=f(B, S, D_q)),
+    "scores: batch": lambda: score(keys=f(4, S, D_k)),
+    "scores: none": lambda: score(keys=f(B, 0, D_k)),
+    "scores: dtype": lambda: score(keys=f(B, S, D_k, dtype="float32")),
+    "scores: mask": lambda: score(mask=yes(T, S)),
+    # ---- masks
+    "causal: T float": lambda: a.causal_mask(3.0),
+    "causal: T bool": lambda: a.causal_mask(True),
+    "causal: T negative": lambda: a.causal_mask(-1),
+    "causal: T array": lambda: a.causal_mask(f(3, 3)),
+    "causal: S zero": lambda: a.causal_mask(3, 0),
+    "causal: S float": lambda: a.causal_mask(3, 2.5),
+    "causal: offset float": lambda: a.causal_mask(3, offset=0.5),
+    "causal: offset None": lambda: a.causal_mask(3, offset=None),
+    "causal: like list": lambda: a.causal_mask(3, like=[1.0]),
+    "causal: like module": lambda: a.causal_mask(3, like=np),
+    "padding: list": lambda: a.padding_mask([1, 2], 3),
+    "padding: floats": lambda: a.padding_mask(f(2), 3),
+    "padding: booleans": lambda: a.padding_mask(yes(2), 3),
+    "padding: S float": lambda: a.padding_mask(np.array([1]), 3.0),
+    "padding: S zero": lambda: a.padding_mask(np.array([0]), 0),
+    "padding: negative": lambda: a.padding_mask(np.array([2, -1]), 3),
+    "padding: too long": lambda: a.padding_mask(
+        np.array([[2, 4], [1, 5]]), 4
+    ),
+    "padding: too long for torch": lambda: a.padding_mask(
+        torch.tensor([5]), 4
+    ),
+    "combine: floats": lambda: a.combine_masks(yes(3), f(3)),
+    "combine: list": lambda: a.combine_masks(None, [True]),
+    "combine: shapes": lambda: a.combine_masks(yes(T, S), None, yes(T, T)),
+    "combine: more shapes": lambda: a.combine_masks(
+        yes(4, 1, S), yes(T, S), yes(2, 1, 1)
+    ),
+    "combine: library": lambda: a.combine_masks(
+        yes(3), t(3, dtype=torch.bool)
+    ),
+    "combine: device": lambda: a.combine_masks(
+        t(3, dtype=torch.bool), t(3, dtype=torch.bool, **META)
+    ),
+    "from torch: heads": lambda: a.mask_from_torch_mha(
+        yes(6, T, S), heads=4
+    ),
+    "from torch: heads zero": lambda: a.mask_from_torch_mha(heads=0),
+    "from torch: heads float": lambda: a.mask_from_torch_mha(
+        yes(T, S), heads=2.0
+    ),
+    "from torch: heads missing": lambda: a.mask_from_torch_mha(yes(T, S)),
+    "from torch: integers": lambda: a.mask_from_torch_mha(
+        f(T, S, dtype=int), heads=h
+    ),
+    "from torch: list": lambda: a.mask_from_torch_mha([[True]], heads=h),
+    "from torch: axes": lambda: a.mask_from_torch_mha(yes(S), heads=h),
+    "from torch: four axes": lambda: a.mask_from_torch_mha(
+        yes(B, h, T, S), heads=h
+    ),
+    "from torch: padding axes": lambda: a.mask_from_torch_mha(
+        None, yes(B, 1, S), heads=h
+    ),
+    "from torch: padding integers": lambda: a.mask_from_torch_mha(
+        None, f(B, S, dtype=int), heads=h
+    ),
+    "from torch: S": lambda: a.mask_from_torch_mha(
+        yes(T, S), yes(B, T), heads=h
+    ),
+    "from torch: B": lambda: a.mask_from_torch_mha(
+        yes(B * h, T, S), yes(4, S), heads=h
+    ),
+    "from torch: no B": lambda: a.mask_from_torch_mha(
+        yes(B * h, T, S), yes(S), heads=h
+    ),
+    "from torch: library": lambda: a.mask_from_torch_mha(
+        yes(T, S), t(B, S, dtype=torch.bool), heads=h
+    ),
+    "to torch: floats": lambda: a.mask_to_torch_mha(f(T, S), heads=h),
+    "to torch: axes": lambda: a.mask_to_torch_mha(yes(S), heads=h),
+    "to torch: five axes": lambda: a.mask_to_torch_mha(
+        yes(1, B, h, T, S), heads=h
+    ),
+    "to torch: heads": lambda: a.mask_to_torch_mha(
+        yes(B, 3, T, S), heads=h
+    ),
+    "to torch: heads text": lambda: a.mask_to_torch_mha(
+        yes(T, S), heads="2"
+    ),
+    # ---- positions
+    "positions: length": lambda: a.sinusoidal_positions(-1, 4),
+    "positions: length float": lambda: a.sinusoidal_positions(3.0, 4),
+    "positions: odd": lambda: a.sinusoidal_positions(3, 5),
+    "positions: zero": lambda: a.sinusoidal_positions(3, 0),
+    "positions: width float": lambda: a.sinusoidal_positions(3, 4.0),
+    "positions: like integers": lambda: a.sinusoidal_positions(
+        3, 4, like=f(1, dtype=int)
+    ),
+    "positions: like list": lambda: a.sinusoidal_positions(
+        3, 4, like=[0.0]
+    ),
+    # ---- splitting
+    "split: heads": lambda: a.split_heads(f(T, D), 3),
+    "split: heads zero": lambda: a.split_heads(f(T, D), 0),
+    "split: heads float": lambda: a.split_heads(f(T, D), 2.0),
+    "split: more heads": lambda: a.split_heads(f(T, D), 16),
+    "split: no width": lambda: a.split_heads(f(T, 0), 1),
+    "split: axes": lambda: a.split_heads(f(D), 2),
+    "split: integers": lambda: a.split_heads(f(T, D, dtype=int), 2),
+    "split: list": lambda: a.split_heads([[1.0]], 1),
+    "merge: axes": lambda: a.merge_heads(f(T, D)),
+    "merge: integers": lambda: a.merge_heads(f(h, T, 4, dtype=int)),
+    "merge: None": lambda: a.merge_heads(None),
+    # ---- parameters
+    "W_Q: list": lambda: made(W_Q=[[1.0]]),
+    "W_V: None": lambda: made(W_V=None),
+    "W_V: missing": lambda: made(W_V=NOTHING),
+    "heads: missing": lambda: made(heads=NOTHING),
+    "W_K: integers": lambda: made(W_K=f(D_k, D, dtype=int)),
+    "W_Q: axes": lambda: made(W_Q=f(D)),
+    "W_O: axes": lambda: made(W_O=f(h, 4, D_out)),
+    "b_Q: axes": lambda: made(b_Q=f(1, D)),
+    "b_K: no axes": lambda: made(b_K=f()),
+    "W_K: columns": lambda: made(W_K=f(D_k, 6)),
+    "W_V: columns": lambda: made(W_V=f(D_v, 4)),
+    "W_O: rows": lambda: made(W_O=f(4, D_out)),
+    "b_Q: size": lambda: made(b_Q=f(D_q)),
+    "b_V: size": lambda: made(b_V=f(1)),
+    "b_O: size": lambda: made(b_O=f(D)),
+    "b_O: without W_O": lambda: made(W_O=None),
+    "heads: not dividing": lambda: made(heads=3),
+    "heads: zero": lambda: made(heads=0),
+    "heads: float": lambda: made(heads=2.0),
+    "heads: text": lambda: made(heads="2"),
+    "heads: more than D": lambda: made(heads=16),
+    "D: zero": lambda: a.MultiHeadParameters(
+        f(D_q, 0), f(D_k, 0), f(D_v, 0), heads=1
+    ),
+    "W_O: dtype": lambda: made(W_O=f(D, D_out, dtype="float32")),
+    "W_V: library": lambda: made(W_V=t(D_v, D)),
+    "b_O: library": lambda: made(b_O=strict(D_out)),
+    "W_K: device": lambda: a.MultiHeadParameters(
+        t(D_q, D), t(D_k, D, **META), t(D_v, D), heads=h
+    ),
+    "head: beyond": lambda: made().head(2),
+    "head: negative": lambda: made().head(-1),
+    "head: float": lambda: made().head(0.0),
+    "init: D": lambda: init(0, 1),
+    "init: D text": lambda: init("8", 2),
+    "init: heads": lambda: init(8, 3),
+    "init: heads zero": lambda: init(8, 0),
+    "init: heads float": lambda: init(8, 2.0),
+    "init: D_q": lambda: init(D_q=0),
+    "init: D_k": lambda: init(D_k=2.5),
+    "init: D_out": lambda: init(D_out=4, output=False),
+    "init: seed None": lambda: init(seed=None),
+    "init: seed negative": lambda: init(seed=-1),
+    "init: seed missing": lambda: a.MultiHeadParameters.init(8, 2),
+    "init: like": lambda: init(like=f(1, dtype=int)),
+    "init: bias": lambda: init(bias="no"),
+    "init: output": lambda: init(output=0),
+    "from_torch: linear": lambda: a.MultiHeadParameters.from_torch(
+        torch.nn.Linear(2, 2)
+    ),
+    "from_torch: None": lambda: a.MultiHeadParameters.from_torch(None),
+    "from_torch: add_bias_kv": lambda: a.MultiHeadParameters.from_torch(
+        of_torch(add_bias_kv=True)
+    ),
+    "from_torch: add_zero_attn": lambda: a.MultiHeadParameters.from_torch(
+        of_torch(add_zero_attn=True)
+    ),
+    # ---- multi-head attention
+    "parameters: module": lambda: heads(parameters=of_torch()),
+    "parameters: dict": lambda: by_head(parameters={}),
+    "multi: queries list": lambda: heads(queries=[[1.0]]),
+    "multi: keys integers": lambda: by_head(keys=f(B, S, D_k, dtype=int)),
+    "multi: values axes": lambda: heads(values=f(D_v)),
+    "multi: queries width": lambda: heads(queries=f(B, T, D_k)),
+    "multi: keys width": lambda: by_head(keys=f(B, S, D_v)),
+    "multi: values width": lambda: heads(values=f(B, S, D_k)),
+    "multi: values length": lambda: by_head(values=f(B, T, D_v)),
+    "multi: no keys": lambda: heads(keys=f(B, 0, D_k), values=f(B, 0, D_v)),
+    "multi: keys batch": lambda: by_head(keys=f(4, S, D_k)),
+    "multi: dtype of parameters": lambda: heads(
+        queries=f(B, T, D_q, dtype="float32"),
+        keys=f(B, S, D_k, dtype="float32"),
+        values=f(B, S, D_v, dtype="float32"),
+    ),
+    "multi: library of parameters": lambda: by_head(
+        queries=t(B, T, D_q), keys=t(B, S, D_k), values=t(B, S, D_v)
+    ),
+    "multi: dtype of keys": lambda: heads(
+        keys=f(B, S, D_k, dtype="float32")
+    ),
+    "multi: mask of numbers": lambda: heads(mask=f(T, S)),
+    "multi: bias of booleans": lambda: by_head(bias=yes(T, S)),
+    "multi: bias dtype": lambda: heads(bias=f(T, S, dtype="float32")),
+    "multi: mask library": lambda: heads(mask=t(T, S, dtype=torch.bool)),
+    "multi: mask five axes": lambda: heads(mask=yes(1, B, h, T, S)),
+    "multi: bias five axes": lambda: by_head(bias=f(1, B, h, T, S)),
+    "multi: mask four axes without a batch": lambda: heads(
+        queries=f(T, D_q),
+        keys=f(S, D_k),
+        values=f(S, D_v),
+        mask=yes(1, h, T, S),
+    ),
+    "multi: mask three axes with two of batch": lambda: by_head(
+        queries=f(2, B, T, D_q), mask=yes(B, T, S)
+    ),
+    "multi: mask T": lambda: heads(mask=yes(S, S)),
+    "multi: mask S": lambda: by_head(mask=yes(B, 1, T)),
+    "multi: mask heads": lambda: heads(mask=yes(B, 3, T, S)),
+    "multi: bias heads": lambda: by_head(bias=f(1, 4, 1, S)),
+    "multi: mask of heads for a batch": lambda: heads(mask=yes(h, T, S)),
+    "multi: mask batch": lambda: by_head(mask=yes(4, h, T, S)),
+    "multi: bias batch": lambda: heads(bias=f(4, 1, S)),
+    "multi: return_weights": lambda: by_head(return_weights=None),
+    "multi: missing": lambda: a.multi_head_attention(
+        made(), f(T, D_q), f(S, D_k)
+    ),
+    "multi: scale": lambda: heads(scale=1.0),
+    "self: list": lambda: itself(x=[1.0]),
+    "self: axes": lambda: itself(x=f(D_q)),
+    "self: width": lambda: itself(x=f(B, T, D_k)),
+    "self: D_k": lambda: itself(parameters=made()),
+    "self: D_v": lambda: itself(parameters=made(W_K=f(D_q, D))),
+    "self: empty": lambda: itself(x=f(B, 0, D_q)),
+    "self: mask T": lambda: itself(mask=yes(S, T)),
+    "self: mask S": lambda: itself(mask=yes(T, S)),
+    "self: mask axes": lambda: itself(mask=yes(1, B, h, T, T)),
+    "self: bias heads": lambda: itself(bias=f(B, 3, T, T)),
+    "self: parameters": lambda: itself(parameters=None),
+    "self: return_weights": lambda: itself(return_weights=2),
+    "cross: context None": lambda: cross(context=None),
+    "cross: x width": lambda: cross(x=f(B, T, D_k)),
+    "cross: context width": lambda: cross(context=f(B, S, D_q)),
+    "cross: D_v": lambda: cross(parameters=made()),
+    "cross: batch": lambda: cross(context=f(4, S, D_k)),
+    "cross: no context": lambda: cross(context=f(B, 0, D_k)),
+    "cross: mask T": lambda: cross(mask=yes(S, S)),
+    "cross: mask S": lambda: cross(mask=yes(T, T)),
+    "cross: dtype": lambda: cross(context=f(B, S, D_k, dtype="float32")),
+    "cross: missing": lambda: a.cross_attention(made(), f(T, D_q)),
+    # ---- the module
+    "module: D": lambda: module(0, 1),
+    "module: D text": lambda: module("8", 2),
+    "module: heads": lambda: module(8, 3),
+    "module: heads float": lambda: module(8, 2.0),
+    "module: D_v": lambda: module(D_v=0),
+    "module: D_out": lambda: module(output=False),
+    "module: dropout one": lambda: module(dropout=1.0),
+    "module: dropout negative": lambda: module(dropout=-0.1),
+    "module: dropout nan": lambda: module(dropout=float("nan")),
+    "module: dropout text": lambda: module(dropout="0.1"),
+    "module: dropout True": lambda: module(dropout=True),
+    "module: bias": lambda: module(bias=None),
+    "module: output": lambda: module(output="yes"),
+    "forward: numpy": lambda: forward(queries=f(B, T, D_q)),
+    "forward: list": lambda: forward(keys=[1.0]),
+    "forward: integers": lambda: forward(
+        keys=t(B, S, D_k, dtype=torch.int64)
+    ),
+    "forward: queries width": lambda: forward(queries=t(B, T, D_k)),
+    "forward: keys width": lambda: forward(keys=t(B, S, D_v)),
+    "forward: values width": lambda: forward(values=t(B, S, D_k)),
+    "forward: values length": lambda: forward(values=t(B, T, D_v)),
+    "forward: batch": lambda: forward(values=t(4, S, D_v)),
+    "forward: dtype": lambda: forward(
+        keys=t(B, S, D_k, dtype=torch.float64)
+    ),
+    "forward: dtype of parameters": lambda: module().double()(
+        t(B, T, D_q), t(B, S, D_k), t(B, S, D_v)
+    ),
+    "forward: values without keys": lambda: forward(
+        t(B, T, D_q), values=t(B, S, D_v)
+    ),
+    "forward: itself": lambda: forward(t(B, T, D_q)),
+    "forward: no values": lambda: forward(t(B, T, D_q), t(B, S, D_k)),
+    "forward: no keys": lambda: forward(
+        keys=t(B, 0, D_k), values=t(B, 0, D_v)
+    ),
+    "forward: mask of numbers": lambda: forward(mask=t(T, S)),
+    "forward: mask S": lambda: forward(mask=t(T, T, dtype=torch.bool)),
+    "forward: mask axes": lambda: forward(
+        mask=t(1, B, h, T, S, dtype=torch.bool)
+    ),
+    "forward: mask heads": lambda: forward(
+        mask=t(B, 3, T, S, dtype=torch.bool)
+    ),
+    "forward: bias of booleans": lambda: forward(
+        bias=t(T, S, dtype=torch.bool)
+    ),
+    "forward: causal_offset": lambda: forward(causal_offset=0.5),
+    "forward: causal_offset True": lambda: forward(causal_offset=True),
+    "forward: return_weights": lambda: forward(return_weights="yes"),
+    "module from_torch: linear": lambda: MultiHeadAttention.from_torch(
+        torch.nn.Linear(2, 2)
+    ),
+    "module from_torch: add_zero_attn": lambda: (
+        MultiHeadAttention.from_torch(of_torch(add_zero_attn=True))
+    ),
+    "to_torch: D_q": lambda: module(D_out=D).to_torch(),
+    "to_torch: D_out": lambda: module(D_q=D).to_torch(),
+    "to_torch: output": lambda: module(D_out=None, output=False).to_torch(),
+}
+
+
+def refusal(call):
+    """The kind of what a call raises, and what it says."""
+    try:
+        return ["nothing", repr(call())[:200]]
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+
+if __name__ == "__main__":
+    json.dump(
+        {name: refusal(call) for name, call in CALLS.items()}, sys.stdout
+    )

@@ -1,0 +1,320 @@
+"""Run the checks of the book one after another, then say which of them failed.
+
+    python tools/check.py test|test-more
+    python tools/check.py coverage|copy     (single checks that the lists below use)
+
+A check that fails does not stop the others, except those that need it. The exit status is 0 only
+when every check has passed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKERS = os.environ.get("WORKERS") or "2"
+COVERAGE = "_build/coverage.json"
+PYTEST = ["-m", "pytest", "-q", "-n", WORKERS]
+UNITS = [
+    *PYTEST,
+    "tests",
+    "--ignore=tests/pages",
+    "--dist=loadfile",
+    "-m",
+    "not slow",
+]
+NOTEBOOKS = [
+    *PYTEST,
+    "notebooks",
+    "--dist=loadscope",
+    "--nbval",
+    "--nbval-current-env",
+]
+NOTEBOOKS += ["--nbval-cell-timeout=300"]
+CODE = [
+    "src",
+    "tests",
+    "tools",
+    "bench",
+    "notebooks",
+    "book/_ext",
+    "conftest.py",
+]
+COPIED = [
+    "_config.yml",
+    "_toc.yml",
+    "*.md",
+    "book",
+    "notebooks",
+    "src",
+    "tools",
+]
+COPIED += ["pyproject.toml", "requirements.txt", "CITATION.cff", "LICENSE*"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A named check: commands for this Python, and the variables that they run under."""
+
+    name: str
+    commands: list[list[str]]
+    environment: dict[str, str | None] = field(
+        default_factory=dict
+    )  # None: not set at all
+    needs: str = ""  # the check without which this one says nothing
+
+    def run(self) -> bool:
+        environment = {**os.environ, **self.environment}
+        environment = {
+            name: value
+            for name, value in environment.items()
+            if value is not None
+        }
+        done = [
+            subprocess.run(
+                [sys.executable, *command], cwd=ROOT, env=environment
+            ).returncode
+            for command in self.commands
+        ]
+        return not any(done)
+
+
+def existing(names: list[str]) -> list[str]:
+    return [name for name in names if (ROOT / name).exists()]
+
+
+def numpy_features() -> str:
+    """The kernels that NumPy would choose on this machine beyond its slowest ones."""
+    code = (
+        "from numpy._core import _multiarray_umath as m;"
+        "print(*[name for name in m.__cpu_dispatch__ if m.__cpu_features__[name]])"
+    )
+    return subprocess.check_output(
+        [sys.executable, "-c", code], text=True
+    ).strip()
+
+
+def test() -> list[Check]:
+    return [
+        Check(
+            "style",
+            [
+                [
+                    "-m",
+                    "ruff",
+                    "check",
+                    "--quiet",
+                    "--output-format=concise",
+                    *existing(CODE),
+                ],
+                [
+                    "-m",
+                    "ruff",
+                    "format",
+                    "--check",
+                    "--quiet",
+                    "--output-format=concise",
+                    *existing(CODE),
+                ],
+                [
+                    "-c",
+                    "import sys; from codespell_lib import main; sys.exit(main())",
+                ],
+            ],
+        ),
+        Check("book", [["tools/build_book.py"]]),
+        # Coverage is judged by the check after this one, for lines and branches each.
+        Check(
+            "unit tests",
+            [
+                [
+                    *UNITS,
+                    "--cov",
+                    "--cov-fail-under=0",
+                    f"--cov-report=json:{COVERAGE}",
+                ]
+            ],
+        ),
+        Check("coverage", [["tools/check.py", "coverage"]]),
+        Check("notebooks", [NOTEBOOKS]),
+        Check(
+            "pages",
+            [[*PYTEST, "tests/pages", "--dist=loadfile", "-m", "not slow"]],
+            {},
+            "book",
+        ),
+    ]
+
+
+def test_more() -> list[Check]:
+    # What an old, then a middling x86-64 processor would run, emulated by the libraries' switches.
+    old: dict[str, str | None] = {
+        "OPENBLAS_L2_SIZE": None,
+        "OPENBLAS_CORETYPE": "Prescott",
+        "ATEN_CPU_CAPABILITY": "default",
+        "DNNL_MAX_CPU_ISA": "SSE41",
+    }
+    middling = {
+        **old,
+        "OPENBLAS_CORETYPE": "Haswell",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "DNNL_MAX_CPU_ISA": "AVX2",
+    }
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        old["NPY_DISABLE_CPU_FEATURES"] = numpy_features()
+        cpu = [
+            Check(
+                "notebooks on the kernels of an old processor",
+                [NOTEBOOKS],
+                old,
+            ),
+            Check(
+                "notebooks on the kernels of a middling processor",
+                [NOTEBOOKS],
+                middling,
+            ),
+        ]
+    else:
+        print(
+            "left out: other CPU kernels, which can only be chosen on an x86-64 processor"
+        )
+        cpu = []
+    more = {"HYPOTHESIS_PROFILE": "more"}
+    return [
+        Check("book", [["tools/build_book.py"]]),
+        Check("unit tests, more cases", [UNITS], more),
+        Check(
+            "slow tests",
+            [[*PYTEST, "tests", "--dist=loadfile", "-m", "slow"]],
+            more,
+            "book",
+        ),
+        *cpu,
+        Check(
+            "storing outputs twice", [["tools/run_notebooks.py", "--twice"]]
+        ),
+        Check(
+            "the book from a copy without git", [["tools/check.py", "copy"]]
+        ),
+    ]
+
+
+def coverage() -> bool:
+    """Lines and branches each reach the limit; one number for both could hide a gap in one."""
+    settings = tomllib.loads(
+        (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    )
+    limit = settings["tool"]["coverage"]["report"]["fail_under"]
+    path = ROOT / COVERAGE
+    if not path.is_file():
+        print(f"{COVERAGE} is missing: the unit tests did not get that far")
+        return False
+    report = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()  # so that no later run takes it for its own
+    totals, enough = report["totals"], True
+    for what, covered, number in (
+        ("lines", totals["covered_lines"], totals["num_statements"]),
+        ("branches", totals["covered_branches"], totals["num_branches"]),
+    ):
+        share = 100 * covered / number if number else 100.0
+        enough &= share >= limit
+        print(
+            f"{what}: {covered} of {number} covered, {share:.1f} % (at least {limit} %)"
+        )
+    for name, file in report["files"].items():
+        if missing := file["missing_lines"]:
+            print(
+                f"  {name}: lines not covered: {', '.join(map(str, missing))}"
+            )
+        if branches := file["missing_branches"]:
+            told = ", ".join(f"{start} to {end}" for start, end in branches)
+            print(f"  {name}: branches not covered: {told}")
+    return enough
+
+
+def copy() -> bool:
+    """Build the pages from a copy that has neither git history nor anything built before."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = ("__pycache__", "*.egg-info", ".*")
+        for source in {
+            path for pattern in COPIED for path in ROOT.glob(pattern)
+        }:
+            target = Path(folder) / source.relative_to(ROOT)
+            if source.is_dir():
+                shutil.copytree(
+                    source, target, ignore=shutil.ignore_patterns(*made)
+                )
+            else:
+                shutil.copy2(source, target)
+        # The copy's own package is the one to document, not the one installed from this folder.
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(folder) / "src"),
+        }
+        environment["GIT_CEILING_DIRECTORIES"] = str(Path(folder).parent)
+        command = [sys.executable, "tools/build_book.py", "--clean"]
+        return (
+            subprocess.run(command, cwd=folder, env=environment).returncode
+            == 0
+        )
+
+
+def run_all(checks: list[Check], done_before: int) -> bool:
+    results: dict[str, str] = {}
+    began = time.monotonic()
+    for number, check in enumerate(checks, start=done_before + 1):
+        print(
+            f"[{number}/{done_before + len(checks)}] {check.name}",
+            flush=True,
+        )
+        start = time.monotonic()
+        if check.needs and results[check.needs] != "passed":
+            results[check.name] = f"not run, it needs: {check.needs}"
+            continue
+        passed = check.run()
+        results[check.name] = "passed" if passed else "FAILED"
+        print(
+            f"      {results[check.name]} after {time.monotonic() - start:.0f} s",
+            flush=True,
+        )
+    good = all(result == "passed" for result in results.values())
+    print("-" * 72)
+    for name, result in results.items():
+        print(f"{name:<52}{result}")
+    minutes, seconds = divmod(int(time.monotonic() - began), 60)
+    verdict = "All checks passed" if good else "NOT PASSED"
+    print(f"{verdict} ({minutes} min {seconds} s)", flush=True)
+    return good
+
+
+def main(arguments: list[str]) -> int:
+    lists = {"test": test, "test-more": test_more}
+    single = {"coverage": coverage, "copy": copy}
+    if len(arguments) != 1 or arguments[0] not in {**lists, **single}:
+        print(
+            f"usage: python tools/check.py {'|'.join({**lists, **single})}",
+            file=sys.stderr,
+        )
+        return 2
+    name = arguments[0]
+    # The environment and the packages were steps 1 and 2.
+    passed = (
+        single[name]()
+        if name in single
+        else run_all(lists[name](), done_before=2)
+    )
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
