@@ -3,7 +3,8 @@
 import os
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")  # one thread: steady results, and no barriers between two busy cores
+    # One thread: steady results, and no barriers between two busy cores.
+    os.environ.setdefault(_name, "1")
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
 from jaxtyping import install_import_hook  # noqa: E402
@@ -13,6 +14,12 @@ install_import_hook("attention_in_detail", "beartype.beartype").__enter__()
 
 import hypothesis  # noqa: E402
 
-hypothesis.settings.register_profile("default", max_examples=60, deadline=None, derandomize=True)
-hypothesis.settings.register_profile("more", max_examples=1000, deadline=None)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+hypothesis.settings.register_profile(
+    "default", max_examples=60, deadline=None, derandomize=True
+)
+hypothesis.settings.register_profile(
+    "more", max_examples=1000, deadline=None
+)
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "default")
+)

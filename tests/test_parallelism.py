@@ -23,14 +23,20 @@ def draw(*shapes):
 def test_a_loop_over_queries_equals_one_product():
     q, k, v = draw((2, 4, 3), (5, 3), (2, 5, 6))
     np.testing.assert_allclose(
-        attention_query_by_query(q, k, v), attention(q, k, v), rtol=0, atol=1e-12
+        attention_query_by_query(q, k, v),
+        attention(q, k, v),
+        rtol=0,
+        atol=1e-12,
     )
 
 
 def test_a_loop_over_entries_equals_one_product():
     q, k, v = draw((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7))
     np.testing.assert_allclose(
-        attention_entry_by_entry(q, k, v), attention(q, k, v), rtol=0, atol=1e-12
+        attention_entry_by_entry(q, k, v),
+        attention(q, k, v),
+        rtol=0,
+        atol=1e-12,
     )
 
 
@@ -46,20 +52,42 @@ def test_entries_do_not_see_each_other():
 def test_cost_counts_every_multiplication():
     """Counted again as a program of loops would do them."""
     T, S, D_k, D_v, B = 3, 4, 5, 6, 2
-    products = sum(1 for _ in range(B) for _ in range(T) for _ in range(S) for _ in range(D_k))
-    sums = sum(1 for _ in range(B) for _ in range(T) for _ in range(D_v) for _ in range(S))
+    products = sum(
+        1
+        for _ in range(B)
+        for _ in range(T)
+        for _ in range(S)
+        for _ in range(D_k)
+    )
+    sums = sum(
+        1
+        for _ in range(B)
+        for _ in range(T)
+        for _ in range(D_v)
+        for _ in range(S)
+    )
     cost = attention_cost(T, S, D_k, D_v, entries=B, itemsize=8)
     assert cost.multiply_adds == products + sums
     assert cost.exponentials == B * T * S
-    q, k, v = np.zeros((B, T, D_k)), np.zeros((B, S, D_k)), np.zeros((B, S, D_v))
+    q, k, v = (
+        np.zeros((B, T, D_k)),
+        np.zeros((B, S, D_k)),
+        np.zeros((B, S, D_v)),
+    )
     y, A = attention(q, k, v, return_weights=True)
-    assert cost.bytes_in_and_out == q.nbytes + k.nbytes + v.nbytes + y.nbytes
+    assert (
+        cost.bytes_in_and_out == q.nbytes + k.nbytes + v.nbytes + y.nbytes
+    )
     assert cost.bytes_between == 2 * A.nbytes
 
 
 def test_heads_change_the_exponentials_and_not_the_products():
     one, eight = multi_head_cost(16, 64, 1), multi_head_cost(16, 64, 8)
-    assert one.multiply_adds == eight.multiply_adds == 4 * 16 * 64**2 + 2 * 16**2 * 64
+    assert (
+        one.multiply_adds
+        == eight.multiply_adds
+        == 4 * 16 * 64**2 + 2 * 16**2 * 64
+    )
     assert eight.exponentials == 8 * one.exponentials == 8 * 16**2
     assert eight.bytes_between == 8 * one.bytes_between
 
@@ -81,7 +109,10 @@ def test_a_ratio_says_how_many_times_more_work_took_longer():
 
 
 def test_a_ratio_reads_as_a_sentence():
-    assert str(Ratio(2.0, 1.5, 2.5, 9)) == "2 times as long (middle half of 9: 1.5 to 2.5)"
+    assert (
+        str(Ratio(2.0, 1.5, 2.5, 9))
+        == "2 times as long (middle half of 9: 1.5 to 2.5)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +140,11 @@ def test_a_ratio_reads_as_a_sentence():
             "queries has the leading axes (0,); a loop needs at least one round",
         ),
         (lambda: attention_cost(0, 1, 1, 1), ValueError, "T is 0, but must be at least 1"),
-        (lambda: multi_head_cost(4, 6, 4), ValueError, "heads = 4 does not divide D = 6; each head needs the same width D / heads >= 1"),
+        (
+            lambda: multi_head_cost(4, 6, 4),
+            ValueError,
+            "heads = 4 does not divide D = 6; each head needs the same width D / heads >= 1",
+        ),
         (lambda: measure_ratio(int, int, pairs=1), ValueError, "pairs is 1, but must be at least 2"),
         (lambda: stored_result("nothing"), ValueError, "name is 'nothing', but what is stored is: parallelism"),
     ],
@@ -132,7 +167,9 @@ def test_the_stored_result_supports_what_the_chapter_says():
     """Loops over queries lose everywhere; fused heads win when small and lose when large."""
     result = stored_result("parallelism")
     assert all(row["low"] > 2 for row in result["over_queries"])
-    heads = {(row["D"], row["h"], row["T"]): row for row in result["over_heads"]}
+    heads = {
+        (row["D"], row["h"], row["T"]): row for row in result["over_heads"]
+    }
     assert heads[64, 16, 16]["low"] > 2
     assert heads[512, 8, 512]["high"] < 1
     batch = {(row["B"], row["T"]): row for row in result["over_batch"]}

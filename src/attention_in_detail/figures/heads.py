@@ -174,7 +174,7 @@ def _draw(
     top = 8 + key_room
     picture = Picture(
         min(across, 720),
-        top + step_down * lines + 52,
+        top + step_down * lines + 70,
         text_alternative=text_alternative,
     )
     page = picture.page()
@@ -240,7 +240,7 @@ def _draw(
 def _legend(
     picture: Picture, page, scale: Normalize, centre: Length, top: Length
 ) -> None:
-    """Draw the common colour scale and say what the dots are."""
+    """Draw the common colour scale and say what dots, rows and columns are."""
     bar = picture.axes_at(centre - 75, top, 150, 10)
     bar.pcolormesh(
         np.linspace(0, scale.vmax, 65),
@@ -263,11 +263,9 @@ def _legend(
         ha="left",
         gid="scale",
     )
-    put(
-        page,
-        centre,
-        top + 32,
+    lines = (
         "weight    ● strongest key of the query",
-        SMALL,
-        gid="legend",
+        "rows are queries, columns are keys",
     )
+    for n, line in enumerate(lines):
+        put(page, centre, top + 32 + 20 * n, line, SMALL, gid="legend")

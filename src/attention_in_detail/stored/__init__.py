@@ -26,5 +26,7 @@ def stored_result(name: str) -> dict[str, Any]:
         if entry.name.endswith(".json")
     )
     if name not in known:
-        raise ValueError(f"name is {name!r}, but what is stored is: {', '.join(known)}")
+        raise ValueError(
+            f"name is {name!r}, but what is stored is: {', '.join(known)}"
+        )
     return json.loads(folder.joinpath(f"{name}.json").read_text("utf8"))
