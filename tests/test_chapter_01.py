@@ -68,7 +68,9 @@ def test_an_annotation_is_a_comment_until_it_is_asked_for():
     def product(X: Float[Array, "S S"]) -> Float[Array, "7 7"]:
         return X @ W
 
-    assert product(X).shape == (4, 2)
+    assert np.array_equal(product(X), X @ W)
+    with pytest.raises(jaxtyping.TypeCheckError, match="S S"):
+        shape_checked(product)(X)
 
 
 def test_the_statement_of_the_scores_names_one_width_twice():

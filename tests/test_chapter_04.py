@@ -135,6 +135,11 @@ def test_the_clock_hands_turn_as_the_page_says():
     assert turn.round() == 6283
 
 
+def test_the_first_hand_alone_tells_all_positions_apart():
+    first = sinusoidal_positions(3000, 8)[:, :2]
+    assert len(np.unique(first.round(9), axis=0)) == 3000
+
+
 def test_left_columns_change_fast_and_right_ones_hardly():
     PE = sinusoidal_positions(8, 8)
     steps = np.abs(np.diff(PE, axis=0)).max(0)
@@ -178,6 +183,13 @@ def test_positions_and_a_causal_mask_break_the_law_by_much(seed):
     assert plain < 1e-13
     assert 0.2 < positions < 1
     assert 0.4 < causal < 1.1
+
+
+def test_unrelated_outputs_of_one_size_differ_by_the_root_of_two():
+    one, other = normal(32, 6, seed=1), normal(32, 6, seed=2)
+    other *= np.linalg.norm(one) / np.linalg.norm(other)
+    change = np.linalg.norm(one - other) / np.linalg.norm(one)
+    assert abs(change - np.sqrt(2)) < 0.15
 
 
 def test_the_changes_drawn_on_the_page_are_those_of_its_seeds():

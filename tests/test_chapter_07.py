@@ -40,8 +40,8 @@ from attention_in_detail import (
 )
 from tests.support import close, normal
 
-# Strength of: person, having, negation, colour, thing
-FRENCH = ["elle", "n'", "a", "pas", "de", "voiture", "rouge"]
+# What elle, n', a, pas, de, voiture and the French for red ask for:
+# person, having, negation, colour, thing
 ASKED = np.array(
     [
         [4, 0, 0, 0, 0],
@@ -57,7 +57,7 @@ UNIT = np.sqrt(5) * np.log(2)
 QUERIES, KEYS = UNIT * ASKED, np.eye(5)  # she, has, no, red, car
 VALUES = np.array([[10.0, 0], [0, 10], [5, 5], [0, 20], [20, 0]])
 NO, RED, CAR = 2, 3, 4
-DE, VOITURE, ROUGE = 4, 5, 6
+DE, VOITURE, FRENCH_RED = 4, 5, 6
 
 T, S, D_Q, D_C, D, H, D_OUT = 7, 5, 6, 4, 8, 2, 3
 X, C = normal(2, T, D_Q, seed=1), normal(2, S, D_C, seed=2)
@@ -286,6 +286,14 @@ def test_a_large_negative_number_averages_where_minus_infinity_gives_nothing():
         assert np.isnan(powers / powers.sum()).all()
 
 
+def test_adding_a_large_negative_number_depends_on_the_precision():
+    z = np.log(2) * np.array([2.0, 0, 0, 0, 0])
+    close(softmax(z - 1e9), softmax(z), 1e-6)
+    assert np.spacing(np.float32(1e9)) == 64
+    single = softmax(z.astype(np.float32) - np.float32(1e9))
+    close(single, np.full(5, 0.2), 1e-7)
+
+
 def test_a_bias_of_minus_infinity_shuts_and_a_finite_one_tilts():
     Y = cross_attention(P, X, C, mask=MASK)
     shut = np.where(MASK, 0, -np.inf)
@@ -425,11 +433,11 @@ def test_the_mask_for_the_module_of_torch_is_turned():
 # ex-cross-attention-hand
 
 
-def test_with_red_shut_rouge_gets_an_average_and_de_is_as_worked_by_hand():
+def test_with_red_shut_its_translation_gets_an_average_and_de_is_as_worked_by_hand():
     mask = np.array([True, True, True, False, True])
     Y, A = attention(QUERIES, KEYS, VALUES, mask=mask, return_weights=True)
-    close(A[ROUGE], np.array([1, 1, 1, 0, 1]) / 4, 1e-15)
-    close(Y[ROUGE], np.array([8.75, 3.75]), 1e-14)
+    close(A[FRENCH_RED], np.array([1, 1, 1, 0, 1]) / 4, 1e-15)
+    close(Y[FRENCH_RED], np.array([8.75, 3.75]), 1e-14)
     close(A[DE], np.array([1, 1, 8, 0, 8]) / 18, 1e-15)
     close(Y[DE], np.array([210, 50]) / 18, 1e-14)
     assert Y[DE].round(2).tolist() == [11.67, 2.78]
@@ -448,6 +456,12 @@ def test_strength_four_is_the_least_that_gives_both_words_048():
         assert both < 0.5
     assert round(8 / 17, 3) == 0.471
     assert round(16 / 33, 3) == 0.485
+
+
+def test_with_unequal_strengths_the_weaker_word_gets_less_than_a_third():
+    for more in range(1, 6):
+        query = np.sqrt(3) * np.log(2) * np.array([[0.0, 6 + more, 6]])
+        assert attention_weights(query, np.eye(3))[0, 2] < 1 / 3
 
 
 # ex-cross-attention-after

@@ -1,4 +1,8 @@
-"""The contract of a chapter, rule by rule, on every notebook; and each rule on a page that breaks it."""
+"""The contract of a chapter, rule by rule, on every notebook; and each rule on a page that breaks it.
+
+How a notebook is stored (byte by byte, without times) is checked by test_house.py; what re-running
+it gives, by conftest.py at the root.
+"""
 
 from __future__ import annotations
 
@@ -578,7 +582,11 @@ def test_a_good_page_passes(rule):
     assert rule(good_page()) == []
 
 
-@pytest.mark.parametrize(("rule", "change"), FAULTS)
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    FAULTS,
+    ids=[f"{rule.__name__} {n}" for n, (rule, _) in enumerate(FAULTS)],
+)
 def test_a_fault_is_found(rule, change):
     page = good_page()
     change(page)

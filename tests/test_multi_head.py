@@ -558,6 +558,27 @@ def test_nan_in_a_query_that_may_attend_to_nothing_reaches_no_gradient(
         assert x.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("which", ["queries", "keys", "values"])
+@both_ways
+def test_nan_that_one_head_alone_may_see_leaves_the_other_heads_alone(
+    multi_head, which
+):
+    """Without W_O the columns of the output are the heads: the second sees no NaN."""
+    given = {"queries": Q.copy(), "keys": K.copy(), "values": V.copy()}
+    mask = np.ones((1, h, T, S), bool)
+    if which == "queries":
+        mask[:, 1, 1] = False
+        given["queries"][:, 1] = np.nan
+    else:
+        mask[:, 1, :, 5] = False
+        given[which][:, 5] = np.nan
+    p = parameters(output=False)
+    output = multi_head(p, **given, mask=mask)
+    clean = multi_head(p, Q, K, V, mask=mask)
+    assert np.isnan(output[..., :4]).any()
+    close(output[..., 4:], clean[..., 4:])
+
+
 @both_ways
 def test_a_key_that_one_head_alone_may_see_reaches_that_head_alone(
     multi_head,

@@ -181,6 +181,13 @@ def test_the_same_seed_gives_the_same_numbers_and_another_gives_others():
     assert not np.isclose(one.W_Q, one.W_K).any()
 
 
+def test_the_first_numbers_drawn_are_those_of_numpy():
+    W = np.random.default_rng(7).standard_normal((D_q, D)) / np.sqrt(D_q)
+    assert np.array_equal(
+        MultiHeadParameters.init(D, h, D_q=D_q, seed=7).W_Q, W
+    )
+
+
 @each_library
 def test_init_gives_the_same_numbers_in_every_library(make):
     ours = MultiHeadParameters.init(

@@ -238,6 +238,9 @@ CALLS = {
         keys=f(2, B, S, D_k),
         values=f(3, 1, S, D_v),
     ),
+    "values: batch of the keys": lambda: attend(
+        queries=f(1, T, D_k), keys=f(4, S, D_k), values=f(B, S, D_v)
+    ),
     "keys: empty batch": lambda: attend(keys=f(0, S, D_k)),
     "mask: T": lambda: attend(mask=yes(S, S)),
     "mask: S": lambda: attend(mask=yes(T, T)),

@@ -23,7 +23,7 @@ def check_split_heads(x: Any, heads: Any) -> None:
     need_floating("x", x)
     need_axes("x", x, ["T", "D"])
     need_integer("heads", heads, least=1)
-    if x.shape[-1] == 0 or x.shape[-1] % heads:
+    if x.shape[-1] == 0 or x.shape[-1] % int(heads):
         raise ValueError(
             f"x has D = {x.shape[-1]}, but heads = {heads} does not divide it; each head needs the same width"
         )

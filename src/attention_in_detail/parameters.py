@@ -199,11 +199,11 @@ class MultiHeadParameters:
         D, heads = int(D), int(heads)
         rng = np.random.default_rng(int(seed))
 
-        def draw(rows: int, columns: int) -> Any:
+        def draw(rows: Any, columns: Any) -> Any:
             drawn = rng.standard_normal((rows, columns)) / np.sqrt(rows)
             return xp.astype(xp.asarray(drawn, device=where), dtype)
 
-        def zeros(size: int) -> Any:
+        def zeros(size: Any) -> Any:
             return (
                 xp.zeros((size,), dtype=dtype, device=where)
                 if bias

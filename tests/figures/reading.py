@@ -226,7 +226,7 @@ def _blocks(seed, rows, columns, labels, along):
     names = {
         "symbol": "$W$",
         "row_name": "D_q",
-        "column_name": "D",
+        "column_name": "D_{out}",
         "block_name": "D_h",
     }
     return matrix_blocks(

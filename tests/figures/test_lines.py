@@ -82,6 +82,13 @@ def test_wider_and_stronger_lines_mean_more_weight():
     assert len(set(opacity)) == 3
 
 
+def test_heavier_lines_lie_on_top_of_lighter_ones():
+    weights = rows_of_weights(2, 5, 5)
+    drawn = lines(attention_lines(weights))
+    order = [weights[place] for place in drawn]
+    assert order == sorted(order)
+
+
 def test_the_strongest_line_has_its_own_colour_and_its_weight_beside_the_query():
     weights = rows_of_weights(3, 4, 5)
     picture = attention_lines(weights, query_tokens=GERMAN)

@@ -1,5 +1,6 @@
 import copy
 import io
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from attention_in_detail import (
     padding_mask,
 )
 from attention_in_detail.nn import MultiHeadAttention
+from attention_in_detail.nn import multi_head as nn_multi_head
 from tests.support import (
     B,
     D,
@@ -261,6 +263,33 @@ def test_a_query_that_may_attend_to_nothing_gets_the_output_bias_and_no_gradient
         assert (bias.grad[:, :, 0] != 0).any()
 
 
+@pytest.mark.parametrize("how", ["mask", "bias"])
+def test_the_kernel_is_never_asked_for_a_row_without_keys(monkeypatch, how):
+    """What kernels do there differs: 0, NaN, or NaN in the gradient alone."""
+    asked = []
+
+    def kernel(q, k, v, *, attn_mask, dropout_p):
+        open_ = (
+            attn_mask
+            if attn_mask.dtype == torch.bool
+            else attn_mask > -torch.inf
+        )
+        asked.append(bool(open_.any(-1).all()))
+        return torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=attn_mask, dropout_p=dropout_p
+        )
+
+    stand_in = types.SimpleNamespace(scaled_dot_product_attention=kernel)
+    monkeypatch.setattr(nn_multi_head, "F", stand_in)
+    open_ = torch.tensor(coin(B, h, T, S, seed=6, p=0.2))
+    assert not open_.any(-1).all()
+    bias = torch.where(open_, 0.0, -torch.inf).double()
+    module()(
+        Q, K, V, **({"mask": open_} if how == "mask" else {"bias": bias})
+    )
+    assert asked == [True]
+
+
 @both_paths
 @pytest.mark.parametrize("how", ["mask", "bias"])
 @pytest.mark.parametrize("poison", [torch.nan, torch.inf])
@@ -308,6 +337,28 @@ def test_padding_falls_on_the_batch_where_batch_heads_and_queries_are_as_many(
     )
     for b in range(n):
         close(output[b], ours(x[b], x[b, : b + 1]))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 1e-12])
+@pytest.mark.parametrize("which", ["queries", "keys", "values"])
+@both_paths
+def test_nan_that_one_head_alone_may_see_leaves_the_other_heads_alone(
+    return_weights, which, dropout
+):
+    """Without W_O the columns of the output are the heads: the second sees no NaN."""
+    given = {"queries": Q.clone(), "keys": K.clone(), "values": V.clone()}
+    mask = torch.ones(1, h, T, S, dtype=torch.bool)
+    if which == "queries":
+        mask[:, 1, 1] = False
+        given["queries"][:, 1] = torch.nan
+    else:
+        mask[:, 1, :, 5] = False
+        given[which][:, 5] = torch.nan
+    ours = module(output=False, dropout=dropout)
+    result = ours(**given, mask=mask, return_weights=return_weights)
+    clean = ours.eval()(Q, K, V, mask=mask)
+    assert output_of(result)[..., :4].isnan().any()
+    close(output_of(result)[..., 4:], clean[..., 4:], 1e-11)
 
 
 @both_paths

@@ -63,16 +63,25 @@ def names(kind: str, tokens: Sequence[str] | None, size: int) -> list[str]:
     ]
 
 
-def number(value: float, digits: int = 2) -> str:
-    """Return a number as it is printed in a cell: rounded, except an exact integer, which has no decimals.
+def is_integer(value: float) -> bool:
+    """Tell whether a number is a whole one, up to the rounding of a computation; nothing but 0 counts as 0."""
+    nearest = np.round(value)
+    if nearest == 0:
+        return bool(value == 0)
+    return bool(abs(value - nearest) <= 1e-9 * abs(nearest))
 
-    So 0 is a weight that is exactly zero and 0.00 one that rounds to it, without a sign.
+
+def number(value: float, digits: int = 2) -> str:
+    """Return a number as it is printed in a cell: rounded, except an integer, which has no decimals.
+
+    An integer is one up to rounding, since a processor may miss it by the last digit; but 0 is exactly zero, and
+    0.00, without a sign, a number that rounds to it.
     """
     if np.isneginf(value):
         return "−∞"
     words = (
         f"{abs(value):.0f}"
-        if value == round(value)
+        if is_integer(value)
         else f"{abs(value):.{digits}f}"
     )
     return f"−{words}" if value < 0 and float(words) else words

@@ -53,7 +53,7 @@ def matrix_blocks(
         block_name: the name of the width (or height) of a block, such as `"D_h"`.
         along: `"columns"` cuts the second axis, `"rows"` the first.
         numbers: whether entries are printed; None means up to 8 rows and 10 columns.
-        digits: decimals of the numbers. An exact integer is printed without decimals.
+        digits: decimals of the numbers. An integer is printed without decimals.
         text_alternative: words for the picture; None makes them from the data: the shape, the blocks and their shape.
 
     Returns:
@@ -82,9 +82,10 @@ def matrix_blocks(
             "side by side" if along == "columns" else "one below the other"
         )
         text_alternative = (
-            f"The matrix {plain(symbol)} of shape ({row_name}, {column_name}) = ({rows}, {columns}) as {len(labels)} blocks "
+            f"The matrix {plain(symbol)} of shape ({plain(row_name)}, {plain(column_name)}) = "
+            f"({rows}, {columns}) as {len(labels)} blocks "
             f"{place}, {', '.join(plain(label) for label in labels)}, each of shape ({shape[0]}, {shape[1]}): "
-            f"{block_name} = {size}."
+            f"{plain(block_name)} = {size}."
         )
     small = rows <= MOST_ROWS and columns <= MOST_COLUMNS
     numbers = small if numbers is None else numbers

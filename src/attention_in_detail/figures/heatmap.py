@@ -56,7 +56,7 @@ def weights_heatmap(
             signs is set as mathematics.
         title: a line above the map.
         numbers: whether cells carry numbers; None means up to 8 rows and columns. Not used for masks.
-        digits: decimals of the numbers. An exact integer is printed without decimals: 0 is a weight of exactly zero.
+        digits: decimals of the numbers. An integer is printed without decimals: 0 is a weight of exactly zero.
         maximum: the value of the darkest cell; None takes the largest in the data. Set it to compare maps.
         kind: `"weights"`, `"scores"` or `"mask"`.
         query_label: what the rows are.

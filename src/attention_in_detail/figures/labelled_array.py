@@ -91,7 +91,7 @@ def labelled_array(
         column_labels: D words for the columns, or None.
         highlight: the index, from 0, of a row of the front sheet that is framed; None frames none.
         highlight_label: what stands beside the framed row, such as `"$x_4^T$"`.
-        digits: decimals of the numbers. An exact integer is printed without decimals.
+        digits: decimals of the numbers. An integer is printed without decimals.
         text_alternative: words for the picture; None makes them from the data: the names and sizes of the axes, the numbers
             of the front sheet, the framed row.
 

@@ -85,7 +85,7 @@ def matrix_products(
         output: (T, D_v), or None.
         scores_formula: the formula above the first product; say here if the scores have another scale or none.
         highlight: the index, from 0, of a query whose row is framed in Q, Z, A and Y; None frames none.
-        digits: decimals of the numbers. An exact integer is printed without decimals.
+        digits: decimals of the numbers. An integer is printed without decimals.
         text_alternative: words for the picture; None makes them from the data: the shapes of both products, and the
             numbers of the result where they are drawn.
 
