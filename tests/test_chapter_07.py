@@ -357,7 +357,9 @@ PLAIN = MultiHeadParameters.init(8, 2, seed=10)
 def test_a_context_of_another_width_is_refused():
     with pytest.raises(ValueError, match=r"context has D_k = 6") as error:
         cross_attention(P, X[0], X[0])
-    assert str(error.value).endswith("W_K has one row a column of context")
+    assert str(error.value).endswith(
+        "W_K has one row per column of context"
+    )
 
 
 def test_with_equal_widths_only_the_shape_of_the_weights_tells():

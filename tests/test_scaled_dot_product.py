@@ -633,6 +633,14 @@ def test_the_result_shares_no_memory_with_the_input():
     assert (one == 1).all()
 
 
+def test_weights_that_hold_for_many_values_are_many_weights():
+    _, weights = attention(
+        Q[0, 0], K[0, 0], np.stack([V[0, 0]] * 2), return_weights=True
+    )
+    weights[0] += 1
+    assert (weights[0] == weights[1] + 1).all()
+
+
 def test_layout_in_memory_does_not_matter():
     expected = attention(Q, K, V, mask=MASK)
     for turn in (

@@ -13,7 +13,6 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj
 
 __all__ = ["checked"]
@@ -103,7 +102,7 @@ def need_integer(name: str, x: Any, *, least: int | None = None) -> None:
 
 
 def need_flag(name: str, x: Any) -> None:
-    if not isinstance(x, bool | np.bool_):
+    if not isinstance(x, bool):
         raise TypeError(f"{name} must be True or False, not {kind(x)}")
 
 

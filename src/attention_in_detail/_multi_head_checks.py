@@ -137,7 +137,7 @@ def _check(
             f"parameters.{matrix}",
             rows,
             axis,
-            f"{matrix} has one row a column of {name}",
+            f"{matrix} has one row per column of {name}",
         )
     queries, keys, values = (
         arrays[names[0]],

@@ -68,10 +68,10 @@ def check_parameters(
                 "W_Q",
                 D,
                 "D",
-                "a bias has a number a column",
+                "a bias has one number per column",
             )
     if W_O is not None:
-        hint = "W_O has one row a column of the concatenated heads"
+        hint = "W_O has one row per column of the concatenated heads"
         need_same("W_O", W_O.shape[0], "W_Q", D, "D", hint)
     if b_O is not None:
         if W_O is None:
@@ -79,7 +79,7 @@ def check_parameters(
                 "b_O is given, but W_O is None; the output's bias goes with its projection"
             )
         columns = W_O.shape[1]
-        hint = "a bias has a number a column"
+        hint = "a bias has one number per column"
         need_same("b_O", b_O.shape[0], "W_O", columns, "D_out", hint)
     need_division(D, heads)
 
@@ -212,7 +212,7 @@ def need_widths(
 
 
 def need_division(D: Any, heads: Any) -> None:
-    if D == 0 or D % heads:
+    if D == 0 or int(D) % int(heads):  # NumPy integers of few bits overflow
         raise ValueError(
             f"heads = {heads} does not divide D = {D}; "
             "each head needs the same width D / heads >= 1"

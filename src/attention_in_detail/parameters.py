@@ -136,7 +136,8 @@ class MultiHeadParameters:
         Source:
             Vaswani et al. (2017), section 3.2.2.
         """
-        own = slice(i * self.D_h, (i + 1) * self.D_h)
+        first = int(i) * self.D_h
+        own = slice(first, first + self.D_h)
         blocks = {
             name: x[..., own]
             for name, x in self.arrays().items()

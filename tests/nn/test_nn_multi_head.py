@@ -386,6 +386,8 @@ BROADCASTS = {
     "keys alone": ((), (4,), (), None),
     "values alone": ((), (), (4,), None),
     "mask alone": ((1,), (1,), (), (4,)),
+    "keys and mask": ((), (4,), (), (4,)),
+    "values and mask": ((), (), (4,), (4,)),
     "each its own": ((4, 1, 1), (6, 1), (1, 2), (1, 6, 1)),
     "an empty batch": ((0,), (1,), (), (1,)),
 }
