@@ -123,6 +123,21 @@ def test_the_draw_of_the_page_comes_within_a_twentieth(width):
     assert abs(scores(q, k, scale=1).var() / width - 1) < 0.05
 
 
+def test_projections_drawn_at_random_make_queries_and_keys_of_unit_variance():
+    """The page's model: entries of variance 1/D, tokens of squared length D."""
+    rng = np.random.default_rng(43)
+    D, D_k, tokens = 32, 8, 200
+    x = rng.standard_normal((tokens, D))
+    x *= np.sqrt(D) / np.linalg.norm(x, axis=1, keepdims=True)
+    pairs = []
+    for _ in range(400):
+        W_Q, W_K = rng.standard_normal((2, D, D_k)) / np.sqrt(D)
+        pairs.append(scores(x[:1] @ W_Q, x[1:] @ W_K, scale=1))
+    products = np.concatenate(pairs).ravel()
+    assert abs(products.mean()) < 0.1
+    assert abs(products.var() / D_k - 1) < 0.1
+
+
 # What the scale does to the weights; eq:entropy
 
 
@@ -248,6 +263,18 @@ def test_without_a_scale_the_median_gradient_vanishes_and_the_mean_does_not(
     assert np.median(measured["none", 1024][3]) < 0.1 * of_query[-1]
 
 
+def test_without_a_scale_the_median_first_grows_and_then_collapses(
+    measured,
+):
+    """To eight times that of the root at width 64; a fiftieth of that at 1024."""
+    none = table(measured, "none", 3, np.median)
+    root = table(measured, "root", 3, np.median)
+    assert none[0] < none[1] < none[2]
+    assert 7 < none[2] / root[2] < 10
+    assert 0.2 < none[3] < 0.6
+    assert none[4] < 0.05 < root[4]
+
+
 def test_without_a_scale_the_gap_of_the_two_best_grows_as_the_root(
     measured,
 ):
@@ -333,6 +360,14 @@ def test_the_formula_as_it_stands_overflows_and_softmax_does_not():
         assert np.exp(710.0) == np.inf
     for c in (0, 1000, -1e6):
         close(softmax(z - c), softmax(np.array([0.0, 1, 2])), 1e-9)
+
+
+def test_a_weight_is_at_most_the_exponential_of_its_distance_to_the_best():
+    z = normal(50, 7, seed=4) * 3
+    behind = np.exp(z - z.max(axis=1, keepdims=True))
+    assert behind.max() == 1
+    assert (behind.sum(axis=1) >= 1).all()
+    assert (softmax(z) <= behind * (1 + 1e-12)).all()
 
 
 def test_a_score_far_below_the_best_gets_exactly_nothing():

@@ -155,19 +155,19 @@ def share(weights):
     return (weights * ALIGNED).sum(axis=1)
 
 
-def test_the_random_map_of_the_page_is_sharp_and_means_nothing():
-    first = random_map(0)
-    assert first.max().round(2) == 0.92
-    assert first.max() > attention_weights(QUERIES, KEYS).max()
-    assert share(first).mean().round(2) == 0.15
+def test_one_line_of_the_random_map_is_heavier_than_any_by_hand():
+    strongest = random_map(0).max(axis=1)
+    assert strongest.max().round(2) == 0.92
+    assert strongest.max() > attention_weights(QUERIES, KEYS).max()
+    assert (strongest < 0.8).sum() == 6
+    assert (strongest >= 0.295).all()
 
 
-def test_random_maps_do_as_well_as_an_even_map_and_ours_does_not():
-    shares = [share(random_map(seed)).mean() for seed in range(2000, 2400)]
+def test_the_random_map_puts_less_on_the_aligned_words_than_an_even_one():
     even = share(np.full((7, 5), 1 / 5)).mean()
     assert Fraction(int(ALIGNED.sum()), 7 * 5) == Fraction(8, 35)
     close(even, np.array(8 / 35), 1e-14)
-    assert abs(np.mean(shares) - even) < 0.03
+    assert share(random_map(0)).mean() < even
     by_hand = share(attention_weights(QUERIES, KEYS))
     close(by_hand, np.full(7, 0.8), 1e-14)
 
