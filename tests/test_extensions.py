@@ -281,7 +281,8 @@ def test_words_and_size_of_a_picture_reach_the_page(built, caption):
     (image,) = page.select("div.cell_output img")
     assert image["alt"] == WORDS
     assert (image["width"], image["height"]) == ("200", "100")
-    assert (image["loading"], image["decoding"]) == ("lazy", "async")
+    # Pictures are there before a reader, a printer or a screenshot gets to them.
+    assert image.get("loading") is None
     assert (
         "dark-light" in image["class"]
     )  # the theme then leaves it as it is

@@ -107,7 +107,7 @@ def visit_image(self, node: NotebookImage) -> None:
     source = f"{self.builder.imgpath}/{path}" if path else node["uri"]
     self.body.append(
         f'<img alt="{escape(node["alt"])}" class="{" ".join(node["classes"])}" src="{escape(source)}"'
-        f' width="{node["css_width"]}" height="{node["css_height"]}" loading="lazy" decoding="async">\n'
+        f' width="{node["css_width"]}" height="{node["css_height"]}">\n'
     )
 
 
@@ -152,7 +152,6 @@ def setup(app: Sphinx) -> dict[str, object]:
         texinfo=(skip, None),
     )
     app.connect("doctree-read", add_words)
-    app.add_js_file("late_pictures.js", loading_method="defer")
     return {
         "version": "1",
         "parallel_read_safe": True,
