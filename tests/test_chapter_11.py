@@ -356,8 +356,9 @@ def test_masking_queries_lets_the_padding_in():
     assert out(both).mean().round(4) == 3.2
     assert out(real.T).mean().round(4) == 1.6
     # Unlike queries: then the mean over all rows is wrong for "keys" too.
-    q = Q * np.array([[1.0], [1], [3], [4], [5]])
-    y = attention(q, K + 1.0 * np.eye(5)[:, :1], V, mask=real)[:, 0]
+    q, k = Q * np.arange(1, 6)[:, None], K.copy()
+    k[0] = 1
+    y = attention(q, k, V, mask=real)[:, 0]
     assert abs(y.mean() - y[:2].mean()) > 0.5
 
 
@@ -458,6 +459,18 @@ def test_a_nan_query_goes_missing_in_torch_where_there_are_few_keys():
         assert attention(lost, others, others).isnan().all()
     theirs, ours = layers()
     assert ours(X[:, :1] * torch.nan, X[:, 1:3])[0].isnan().all()
+
+
+def test_where_few_keys_end_depends_on_the_dtype():
+    ends = []
+    for dtype in (torch.float32, torch.float64):
+        lost = torch.full((1, 1, 1, 4), torch.nan, dtype=dtype)
+        keys = [torch.ones(1, 1, S, 4, dtype=dtype) for S in range(1, 65)]
+        seen = [bool(sdpa(lost, k, k).isnan().all()) for k in keys]
+        ends.append(seen.index(True))
+        assert not any(seen[: ends[-1]])
+        assert all(seen[ends[-1] :])
+    assert ends[0] > ends[1] > 0
 
 
 # Exercises
