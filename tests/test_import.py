@@ -88,6 +88,7 @@ PROMISED = [
     "sinusoidal_positions",
     "softmax",
     "split_heads",
+    "window_mask",
 ]
 
 
