@@ -8,6 +8,13 @@ import numpy as np
 import pytest
 
 import attention_in_detail as package
+from tests.layer_support import (
+    D_c,
+    decoder_parameters,
+    encoder_parameters,
+    feed_forward_parameters,
+    layer_norm_parameters,
+)
 from tests.support import (
     B,
     D,
@@ -109,11 +116,47 @@ CALLS = {
         .values()
     ),
 }
+CALLS |= {
+    "relu": lambda a: package.relu(a(Q)),
+    "gelu": lambda a: package.gelu(a(Q)),
+    "layer_norm": lambda a: package.layer_norm(
+        layer_norm_parameters(a), a(normal(B, T, D))
+    ),
+    "feed_forward": lambda a: package.feed_forward(
+        feed_forward_parameters(a, activation="gelu"), a(normal(B, T, D))
+    ),
+    "encoder_layer": lambda a: package.encoder_layer(
+        encoder_parameters(a),
+        a(normal(B, T, D)),
+        mask=a(open_mask(B, h, T, T)),
+        return_weights=True,
+    ),
+    "decoder_layer": lambda a: package.decoder_layer(
+        decoder_parameters(a, norm_first=True),
+        a(normal(B, T, D)),
+        a(normal(B, S, D_c)),
+        mask=a(open_mask(T, T)),
+        context_mask=a(open_mask(B, 1, S)),
+        return_weights=True,
+    ),
+    "map_arrays": lambda a: (
+        package.map_arrays(layer_norm_parameters(a), lambda x: 2 * x).gain
+    ),
+}
+# Parameters that hold arrays and make none: the calls above take them.
+PARAMETERS = {
+    "DecoderLayerParameters",
+    "EncoderLayerParameters",
+    "FeedForwardParameters",
+    "LayerNormParameters",
+}
 WITHOUT_ARRAYS = {"shape_checked", "show_source"}
 
 
 def test_no_public_function_is_forgotten():
-    assert set(package.__all__) == CALLS.keys() | WITHOUT_ARRAYS
+    assert set(package.__all__) == (
+        CALLS.keys() | PARAMETERS | WITHOUT_ARRAYS
+    )
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)

@@ -15,6 +15,7 @@ import attention_in_detail as a
 from attention_in_detail.nn import MultiHeadAttention
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
+D_c, D_ff = 12, 14
 NOTHING = object()
 
 # The tests put a kind of array here that no arithmetic may touch.
@@ -134,6 +135,86 @@ def forward(*args, **changed):
 
 def of_torch(**options):
     return torch.nn.MultiheadAttention(D, h, **options)
+
+
+def norm(**changed):
+    given = {"gain": f(D), "shift": f(D)} | changed
+    return a.LayerNormParameters(**given)
+
+
+def feed(**changed):
+    given = {
+        "W_1": f(D, D_ff),
+        "W_2": f(D_ff, D),
+        "b_1": f(D_ff),
+        "b_2": f(D),
+    } | changed
+    return a.FeedForwardParameters(
+        **{n: x for n, x in given.items() if x is not NOTHING}
+    )
+
+
+def normed(**changed):
+    return a.layer_norm(**{"parameters": norm(), "x": f(T, D)} | changed)
+
+
+def fed(**changed):
+    return a.feed_forward(**{"parameters": feed(), "x": f(T, D)} | changed)
+
+
+def square(D_c=D, **changed):
+    """Attention of width D, over a context of width D_c."""
+    given = {
+        "W_Q": f(D, D),
+        "W_K": f(D_c, D),
+        "W_V": f(D_c, D),
+        "W_O": f(D, D),
+        "b_O": f(D),
+    }
+    return made(**given | changed)
+
+
+def encoder(**changed):
+    given = {
+        "attention": square(),
+        "attention_norm": norm(),
+        "feed_forward": feed(),
+        "feed_forward_norm": norm(),
+    } | changed
+    return a.EncoderLayerParameters(
+        **{n: x for n, x in given.items() if x is not NOTHING}
+    )
+
+
+def decoder(**changed):
+    given = {
+        "self_attention": square(),
+        "self_attention_norm": norm(),
+        "cross_attention": square(D_c),
+        "cross_attention_norm": norm(),
+        "feed_forward": feed(),
+        "feed_forward_norm": norm(),
+    } | changed
+    return a.DecoderLayerParameters(**given)
+
+
+def encode_layer(**changed):
+    given = {"parameters": encoder(), "x": f(B, T, D)} | changed
+    return a.encoder_layer(**given)
+
+
+def decode_layer(**changed):
+    given = {
+        "parameters": decoder(),
+        "x": f(B, T, D),
+        "context": f(B, S, D_c),
+    }
+    return a.decoder_layer(**given | changed)
+
+
+def torch_layer(kind, **options):
+    made_ = getattr(torch.nn, f"Transformer{kind}Layer")
+    return made_(D, h, D_ff, batch_first=True, **options)
 
 
 META = {"device": "meta"}
@@ -501,6 +582,198 @@ CALLS = {
     "cross: mask S": lambda: cross(mask=yes(T, T)),
     "cross: dtype": lambda: cross(context=f(B, S, D_k, dtype="float32")),
     "cross: missing": lambda: a.cross_attention(made(), f(T, D_q)),
+    # ---- pointwise
+    "relu: list": lambda: a.relu([1.0]),
+    "relu: integers": lambda: a.relu(f(3, dtype=int)),
+    "gelu: number": lambda: a.gelu(1.0),
+    "gelu: booleans": lambda: a.gelu(yes(3)),
+    "norm: gain list": lambda: norm(gain=[1.0]),
+    "norm: gain integers": lambda: norm(gain=f(D, dtype=int)),
+    "norm: gain axes": lambda: norm(gain=f(1, D)),
+    "norm: gain empty": lambda: norm(gain=f(0), shift=None),
+    "norm: shift size": lambda: norm(shift=f(1)),
+    "norm: shift dtype": lambda: norm(shift=f(D, dtype="float32")),
+    "norm: shift library": lambda: norm(shift=t(D)),
+    "norm: eps text": lambda: norm(eps="1e-5"),
+    "norm: eps True": lambda: norm(eps=True),
+    "norm: eps zero": lambda: norm(eps=0.0),
+    "norm: eps nan": lambda: norm(eps=float("nan")),
+    "norm: eps infinite": lambda: norm(eps=float("inf")),
+    "norm: missing": lambda: a.LayerNormParameters(eps=1.0),
+    "norm from_torch: linear": lambda: a.LayerNormParameters.from_torch(
+        torch.nn.Linear(2, 2)
+    ),
+    "norm from_torch: without gain": lambda: (
+        a.LayerNormParameters.from_torch(
+            torch.nn.LayerNorm(D, elementwise_affine=False)
+        )
+    ),
+    "norm from_torch: two axes": lambda: a.LayerNormParameters.from_torch(
+        torch.nn.LayerNorm((T, D))
+    ),
+    "layer_norm: parameters": lambda: normed(parameters=feed()),
+    "layer_norm: list": lambda: normed(x=[1.0]),
+    "layer_norm: no axes": lambda: normed(x=f()),
+    "layer_norm: width": lambda: normed(x=f(T, 1)),
+    "layer_norm: dtype": lambda: normed(x=f(T, D, dtype="float32")),
+    "layer_norm: library": lambda: normed(x=t(T, D)),
+    "feed: W_1 None": lambda: feed(W_1=None),
+    "feed: W_1 axes": lambda: feed(W_1=f(D)),
+    "feed: W_1 no rows": lambda: feed(W_1=f(0, D_ff), W_2=f(D_ff, 0)),
+    "feed: W_1 no columns": lambda: feed(W_1=f(D, 0), W_2=f(0, D)),
+    "feed: W_2 missing": lambda: feed(W_2=NOTHING),
+    "feed: W_2 integers": lambda: feed(W_2=f(D_ff, D, dtype=int)),
+    "feed: W_2 rows": lambda: feed(W_2=f(D, D)),
+    "feed: W_2 columns": lambda: feed(W_2=f(D_ff, D_out)),
+    "feed: W_2 dtype": lambda: feed(W_2=f(D_ff, D, dtype="float32")),
+    "feed: b_1 size": lambda: feed(b_1=f(D)),
+    "feed: b_2 size": lambda: feed(b_2=f(1)),
+    "feed: b_2 axes": lambda: feed(b_2=f(1, D)),
+    "feed: b_2 library": lambda: feed(b_2=t(D)),
+    "feed: activation None": lambda: feed(activation=None),
+    "feed: activation other": lambda: feed(activation="tanh"),
+    "feed_forward: parameters": lambda: fed(parameters=norm()),
+    "feed_forward: integers": lambda: fed(x=f(T, D, dtype=int)),
+    "feed_forward: axes": lambda: fed(x=f(D)),
+    "feed_forward: width": lambda: fed(x=f(T, D_ff)),
+    "feed_forward: dtype": lambda: fed(x=f(T, D, dtype="float32")),
+    "feed_forward: dropout": lambda: fed(dropout=0.1),
+    # ---- layers
+    "encoder: attention": lambda: encoder(attention=norm()),
+    "encoder: attention missing": lambda: encoder(attention=NOTHING),
+    "encoder: attention_norm": lambda: encoder(attention_norm=None),
+    "encoder: feed_forward": lambda: encoder(feed_forward=square()),
+    "encoder: feed_forward_norm": lambda: encoder(feed_forward_norm={}),
+    "encoder: norm_first": lambda: encoder(norm_first=1),
+    "encoder: D_k": lambda: encoder(attention=square(W_K=f(D_k, D))),
+    "encoder: D_v": lambda: encoder(attention=square(W_V=f(D_v, D))),
+    "encoder: D_out": lambda: encoder(
+        attention=square(W_O=f(D, D_out), b_O=None)
+    ),
+    "encoder: norm width": lambda: encoder(
+        attention_norm=norm(gain=f(D_q), shift=None)
+    ),
+    "encoder: second norm width": lambda: encoder(
+        feed_forward_norm=norm(gain=f(1), shift=None)
+    ),
+    "encoder: feed_forward width": lambda: encoder(
+        feed_forward=a.FeedForwardParameters(f(D_q, D_ff), f(D_ff, D_q))
+    ),
+    "encoder: norm dtype": lambda: encoder(
+        attention_norm=norm(gain=f(D, dtype="float32"), shift=None)
+    ),
+    "encoder: feed_forward library": lambda: encoder(
+        feed_forward=a.FeedForwardParameters(t(D, D_ff), t(D_ff, D))
+    ),
+    "encoder from_torch: linear": lambda: (
+        a.EncoderLayerParameters.from_torch(torch.nn.Linear(2, 2))
+    ),
+    "encoder from_torch: tanh": lambda: a.EncoderLayerParameters.from_torch(
+        torch_layer("Encoder", activation=torch.tanh)
+    ),
+    "encoder from_torch: gelu with tanh": lambda: (
+        a.EncoderLayerParameters.from_torch(
+            torch_layer(
+                "Encoder", activation=torch.nn.GELU(approximate="tanh")
+            )
+        )
+    ),
+    "decoder: self_attention": lambda: decoder(self_attention=None),
+    "decoder: cross_attention": lambda: decoder(cross_attention=feed()),
+    "decoder: self_attention_norm": lambda: decoder(
+        self_attention_norm=feed()
+    ),
+    "decoder: cross_attention_norm": lambda: decoder(
+        cross_attention_norm=norm(gain=f(D_c), shift=None)
+    ),
+    "decoder: feed_forward": lambda: decoder(feed_forward=None),
+    "decoder: norm_first": lambda: decoder(norm_first="yes"),
+    "decoder: self D_k": lambda: decoder(self_attention=square(D_c)),
+    "decoder: cross D_q": lambda: decoder(
+        cross_attention=square(D_c, W_Q=f(D_q, D))
+    ),
+    "decoder: cross D_out": lambda: decoder(
+        cross_attention=square(D_c, W_O=f(D, D_out), b_O=None)
+    ),
+    "decoder: context": lambda: decoder(
+        cross_attention=square(W_K=f(D_k, D))
+    ),
+    "decoder: cross library": lambda: decoder(
+        cross_attention=a.MultiHeadParameters(
+            t(D, D), t(D, D), t(D, D), heads=h
+        )
+    ),
+    "decoder from_torch: encoder's": lambda: (
+        a.DecoderLayerParameters.from_torch(torch_layer("Encoder"))
+    ),
+    "encoder_layer: parameters": lambda: encode_layer(parameters=decoder()),
+    "encoder_layer: list": lambda: encode_layer(x=[1.0]),
+    "encoder_layer: integers": lambda: encode_layer(
+        x=f(B, T, D, dtype=int)
+    ),
+    "encoder_layer: axes": lambda: encode_layer(x=f(D)),
+    "encoder_layer: width": lambda: encode_layer(x=f(B, T, D_q)),
+    "encoder_layer: empty": lambda: encode_layer(x=f(B, 0, D)),
+    "encoder_layer: dtype": lambda: encode_layer(
+        x=f(B, T, D, dtype="float32")
+    ),
+    "encoder_layer: library": lambda: encode_layer(x=t(B, T, D)),
+    "encoder_layer: mask of numbers": lambda: encode_layer(mask=f(T, T)),
+    "encoder_layer: mask T": lambda: encode_layer(mask=yes(S, T)),
+    "encoder_layer: mask S": lambda: encode_layer(mask=yes(T, S)),
+    "encoder_layer: mask axes": lambda: encode_layer(
+        mask=yes(1, B, h, T, T)
+    ),
+    "encoder_layer: mask heads": lambda: encode_layer(mask=yes(B, 3, T, T)),
+    "encoder_layer: mask batch": lambda: encode_layer(mask=yes(4, 1, T)),
+    "encoder_layer: mask library": lambda: encode_layer(
+        mask=t(T, T, dtype=torch.bool)
+    ),
+    "encoder_layer: return_weights": lambda: encode_layer(return_weights=1),
+    "encoder_layer: bias": lambda: encode_layer(bias=f(T, T)),
+    "decoder_layer: parameters": lambda: decode_layer(parameters=encoder()),
+    "decoder_layer: context None": lambda: decode_layer(context=None),
+    "decoder_layer: context width": lambda: decode_layer(
+        context=f(B, S, D)
+    ),
+    "decoder_layer: context axes": lambda: decode_layer(context=f(D_c)),
+    "decoder_layer: context empty": lambda: decode_layer(
+        context=f(B, 0, D_c)
+    ),
+    "decoder_layer: context dtype": lambda: decode_layer(
+        context=f(B, S, D_c, dtype="float32")
+    ),
+    "decoder_layer: context batch": lambda: decode_layer(
+        context=f(4, S, D_c)
+    ),
+    "decoder_layer: x width": lambda: decode_layer(x=f(B, T, D_c)),
+    "decoder_layer: x empty": lambda: decode_layer(x=f(B, 0, D)),
+    "decoder_layer: mask S": lambda: decode_layer(mask=yes(T, S)),
+    "decoder_layer: context_mask of numbers": lambda: decode_layer(
+        context_mask=f(T, S)
+    ),
+    "decoder_layer: context_mask S": lambda: decode_layer(
+        context_mask=yes(T, T)
+    ),
+    "decoder_layer: context_mask T": lambda: decode_layer(
+        context_mask=yes(S, S)
+    ),
+    "decoder_layer: context_mask heads": lambda: decode_layer(
+        context_mask=yes(1, 3, T, S)
+    ),
+    "decoder_layer: context_mask batch": lambda: decode_layer(
+        context_mask=yes(4, 1, S)
+    ),
+    "decoder_layer: return_weights": lambda: decode_layer(
+        return_weights=None
+    ),
+    "decoder_layer: missing": lambda: a.decoder_layer(decoder(), f(T, D)),
+    "map_arrays: dict": lambda: a.map_arrays({}, abs),
+    "map_arrays: class": lambda: a.map_arrays(a.LayerNormParameters, abs),
+    "map_arrays: function": lambda: a.map_arrays(norm(), "double"),
+    "map_arrays: what no longer fits": lambda: a.map_arrays(
+        norm(), lambda x: x[None]
+    ),
     # ---- the module
     "module: D": lambda: module(0, 1),
     "module: D text": lambda: module("8", 2),
