@@ -64,7 +64,11 @@ def test_every_public_name_is_there():
     for name in attention_in_detail.__all__:
         assert callable(getattr(attention_in_detail, name))
         assert getattr(attention_in_detail, name).__doc__
-    assert attention_in_detail.nn.__all__ == ["MultiHeadAttention"]
+    assert attention_in_detail.nn.__all__ == [
+        "DecoderLayer",
+        "EncoderLayer",
+        "MultiHeadAttention",
+    ]
 
 
 # Names that stay: more may come, none may go.

@@ -12,7 +12,11 @@ import numpy as np
 import torch
 
 import attention_in_detail as a
-from attention_in_detail.nn import MultiHeadAttention
+from attention_in_detail.nn import (
+    DecoderLayer,
+    EncoderLayer,
+    MultiHeadAttention,
+)
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
 D_c, D_ff = 12, 14
@@ -835,6 +839,48 @@ CALLS = {
     "to_torch: D_q": lambda: module(D_out=D).to_torch(),
     "to_torch: D_out": lambda: module(D_q=D).to_torch(),
     "to_torch: output": lambda: module(D_out=None, output=False).to_torch(),
+}
+
+CALLS |= {
+    # ---- the modules of layers
+    "nn encoder: D": lambda: EncoderLayer(0, 1),
+    "nn encoder: heads": lambda: EncoderLayer(8, 3),
+    "nn encoder: D_ff": lambda: EncoderLayer(8, 2, D_ff=0),
+    "nn encoder: D_ff float": lambda: EncoderLayer(8, 2, D_ff=2.0),
+    "nn encoder: activation": lambda: EncoderLayer(8, 2, activation="silu"),
+    "nn encoder: activation function": lambda: EncoderLayer(
+        8, 2, activation=torch.relu
+    ),
+    "nn encoder: norm_first": lambda: EncoderLayer(8, 2, norm_first=1),
+    "nn encoder: dropout": lambda: EncoderLayer(8, 2, dropout=1.0),
+    "nn encoder: eps": lambda: EncoderLayer(8, 2, eps=0),
+    "nn encoder: bias": lambda: EncoderLayer(8, 2, bias=None),
+    "nn encoder: forward numpy": lambda: EncoderLayer(D, h)(f(T, D)),
+    "nn encoder: forward width": lambda: EncoderLayer(D, h)(t(T, D_q)),
+    "nn encoder: forward dtype": lambda: EncoderLayer(D, h)(
+        t(T, D, dtype=torch.float64)
+    ),
+    "nn encoder: forward mask": lambda: EncoderLayer(D, h)(
+        t(T, D), mask=t(T, T)
+    ),
+    "nn encoder: from_torch": lambda: EncoderLayer.from_torch(
+        torch.nn.Linear(2, 2)
+    ),
+    "nn decoder: D_c": lambda: DecoderLayer(8, 2, D_c=0),
+    "nn decoder: D_c float": lambda: DecoderLayer(8, 2, D_c=8.0),
+    "nn decoder: heads": lambda: DecoderLayer(8, 3),
+    "nn decoder: forward context": lambda: DecoderLayer(D, h, D_c=D_c)(
+        t(T, D), t(S, D)
+    ),
+    "nn decoder: forward context_mask": lambda: DecoderLayer(D, h)(
+        t(T, D), t(S, D), context_mask=t(S, T, dtype=torch.bool)
+    ),
+    "nn decoder: forward return_weights": lambda: DecoderLayer(D, h)(
+        t(T, D), t(S, D), return_weights=1
+    ),
+    "nn decoder: from_torch": lambda: DecoderLayer.from_torch(
+        torch_layer("Encoder")
+    ),
 }
 
 

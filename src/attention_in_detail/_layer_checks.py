@@ -13,11 +13,13 @@ from attention_in_detail._checks import (
     need_broadcast,
     need_flag,
     need_floating,
+    need_integer,
     need_nonempty,
     need_one_home,
     need_same,
 )
 from attention_in_detail._multi_head_checks import need_head_mask
+from attention_in_detail._parameter_checks import check_module
 
 __all__: list[str] = []
 
@@ -65,6 +67,10 @@ def check_layer_norm_parameters(
             "D",
             "both have one number per column",
         )
+    need_eps(eps)
+
+
+def need_eps(eps: Any) -> None:
     if isinstance(eps, bool) or not isinstance(eps, numbers.Real):
         raise TypeError(f"eps must be a number, not {kind(eps)}")
     if not 0 < eps < math.inf:
@@ -421,6 +427,84 @@ def need_layer_masks(
                 of=("x", keys),
             )
     need_broadcast(batches)
+
+
+# ---- the modules ---------------------------------------------------------------------
+
+
+def check_encoder_module(
+    _: Any,
+    D: Any,
+    heads: Any,
+    *,
+    D_ff: Any = None,
+    activation: Any = "relu",
+    norm_first: Any = False,
+    dropout: Any = 0.0,
+    eps: Any = 1e-5,
+    bias: Any = True,
+) -> None:
+    check_module(_, D, heads, bias=bias, dropout=dropout)
+    if D_ff is not None:
+        need_integer("D_ff", D_ff, least=1)
+    need_activation(activation)
+    need_flag("norm_first", norm_first)
+    need_eps(eps)
+
+
+def check_decoder_module(
+    _: Any,
+    D: Any,
+    heads: Any,
+    *,
+    D_c: Any = None,
+    D_ff: Any = None,
+    activation: Any = "relu",
+    norm_first: Any = False,
+    dropout: Any = 0.0,
+    eps: Any = 1e-5,
+    bias: Any = True,
+) -> None:
+    if D_c is not None:
+        need_integer("D_c", D_c, least=1)
+    check_encoder_module(
+        _,
+        D,
+        heads,
+        D_ff=D_ff,
+        activation=activation,
+        norm_first=norm_first,
+        dropout=dropout,
+        eps=eps,
+        bias=bias,
+    )
+
+
+def check_encoder_forward(
+    module: Any, x: Any, *, mask: Any = None, return_weights: Any = False
+) -> None:
+    check_encoder_layer(
+        module.as_parameters(), x, mask=mask, return_weights=return_weights
+    )
+
+
+def check_decoder_forward(
+    module: Any,
+    x: Any,
+    context: Any,
+    *,
+    mask: Any = None,
+    context_mask: Any = None,
+    return_weights: Any = False,
+) -> None:
+    check_decoder_layer(
+        module.as_parameters(),
+        x,
+        context,
+        mask=mask,
+        context_mask=context_mask,
+        return_weights=return_weights,
+    )
 
 
 # ---- trees ---------------------------------------------------------------------------
