@@ -16,10 +16,12 @@ from attention_in_detail.nn import (
     DecoderLayer,
     EncoderLayer,
     MultiHeadAttention,
+    Transformer,
 )
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
 D_c, D_ff = 12, 14
+V_s, V_t = 6, 5
 NOTHING = object()
 
 # The tests put a kind of array here that no arithmetic may touch.
@@ -219,6 +221,102 @@ def decode_layer(**changed):
 def torch_layer(kind, **options):
     made_ = getattr(torch.nn, f"Transformer{kind}Layer")
     return made_(D, h, D_ff, batch_first=True, **options)
+
+
+def model(**changed):
+    given = {
+        "source_embedding": f(V_s, D),
+        "target_embedding": f(V_t, D),
+        "encoder_layers": (encoder(),),
+        "decoder_layers": (decoder(cross_attention=square()),),
+        "W_output": f(D, V_t),
+        "b_output": f(V_t),
+        "encoder_norm": norm(),
+    } | changed
+    return a.TransformerParameters(**given)
+
+
+def ids(*shape, token=1):
+    return turn_into[0](np.full(shape, token))
+
+
+def encoded(**changed):
+    given = {"parameters": model(), "source": ids(B, S)} | changed
+    return a.encode(**given)
+
+
+def decoded(**changed):
+    given = {
+        "parameters": model(),
+        "target": ids(B, T),
+        "memory": f(B, S, D),
+    } | changed
+    return a.decode(**given)
+
+
+def whole(**changed):
+    given = {
+        "parameters": model(),
+        "source": ids(B, S),
+        "target": ids(B, T),
+    } | changed
+    return a.transformer(**given)
+
+
+def cache(**changed):
+    given = {"keys": f(B, h, T, 4), "values": f(B, h, T, 4)} | changed
+    return a.KeyValueCache(**given)
+
+
+def state(batch=B, layers=1):
+    empty = a.KeyValueCache(f(batch, h, 0, 4), f(batch, h, 0, 4))
+    full = a.KeyValueCache(f(batch, h, S, 4), f(batch, h, S, 4))
+    return a.DecoderCache((empty,) * layers, (full,) * layers)
+
+
+def step(**changed):
+    given = {
+        "parameters": model(),
+        "tokens": ids(B, 1),
+        "cache": state(),
+    } | changed
+    return a.decode_step(**given)
+
+
+def greedy(**changed):
+    given = {
+        "parameters": model(),
+        "source": ids(B, S),
+        "start": 0,
+        "end": 1,
+        "limit": 3,
+    } | changed
+    return a.greedy_decode(**given)
+
+
+def beam(**changed):
+    given = {
+        "parameters": model(),
+        "source": ids(S),
+        "width": 2,
+        "start": 0,
+        "end": 1,
+        "limit": 3,
+    } | changed
+    return a.beam_decode(**given)
+
+
+def read_model(**changed):
+    given = {
+        "module": None,
+        "source_embedding": torch.nn.Embedding(V_s, D),
+        "target_embedding": torch.nn.Embedding(V_t, D),
+        "output": torch.nn.Linear(D, V_t),
+    } | changed
+    given["module"] = given["module"] or torch.nn.Transformer(
+        D, h, 1, 1, D_ff, batch_first=True
+    )
+    return a.TransformerParameters.from_torch(**given)
 
 
 META = {"device": "meta"}
@@ -880,6 +978,164 @@ CALLS |= {
     ),
     "nn decoder: from_torch": lambda: DecoderLayer.from_torch(
         torch_layer("Encoder")
+    ),
+}
+
+CALLS |= {
+    # ---- the whole Transformer
+    "model: source_embedding list": lambda: model(source_embedding=[[1.0]]),
+    "model: target_embedding axes": lambda: model(target_embedding=f(D)),
+    "model: W_output axes": lambda: model(W_output=f(1, D, V_t)),
+    "model: encoder_layers list": lambda: model(encoder_layers=[encoder()]),
+    "model: encoder_layers empty": lambda: model(encoder_layers=()),
+    "model: encoder_layers of decoders": lambda: model(
+        encoder_layers=(decoder(),)
+    ),
+    "model: decoder_layers of encoders": lambda: model(
+        decoder_layers=(encoder(),)
+    ),
+    "model: source width": lambda: model(source_embedding=f(V_s, D_q)),
+    "model: target width": lambda: model(target_embedding=f(V_t, 1)),
+    "model: context width": lambda: model(decoder_layers=(decoder(),)),
+    "model: W_output width": lambda: model(W_output=f(D_q, V_t)),
+    "model: vocabulary": lambda: model(W_output=f(D, V_s)),
+    "model: b_output": lambda: model(b_output=f(V_s)),
+    "model: encoder_norm": lambda: model(encoder_norm=feed()),
+    "model: decoder_norm width": lambda: model(
+        decoder_norm=norm(gain=f(D_q), shift=None)
+    ),
+    "model: no source token": lambda: model(source_embedding=f(0, D)),
+    "model: dtype": lambda: model(b_output=f(V_t, dtype="float32")),
+    "model: library": lambda: model(target_embedding=t(V_t, D)),
+    "model from_torch: linear": lambda: read_model(
+        module=torch.nn.Linear(2, 2)
+    ),
+    "model from_torch: embedding": lambda: read_model(
+        source_embedding=torch.nn.Linear(2, 2)
+    ),
+    "model from_torch: output": lambda: read_model(
+        output=torch.nn.Embedding(V_t, D)
+    ),
+    "model from_torch: width": lambda: read_model(
+        target_embedding=torch.nn.Embedding(V_t, D_q)
+    ),
+    "embed: tokens list": lambda: a.embed(f(V_s, D), [1]),
+    "embed: tokens floating": lambda: a.embed(f(V_s, D), f(T)),
+    "embed: tokens booleans": lambda: a.embed(f(V_s, D), yes(T)),
+    "embed: no axes": lambda: a.embed(f(V_s, D), ids()),
+    "embed: no tokens": lambda: a.embed(f(V_s, D), ids(B, 0)),
+    "embed: token high": lambda: a.embed(f(V_s, D), ids(T, token=V_s)),
+    "embed: token negative": lambda: a.embed(f(V_s, D), ids(T, token=-1)),
+    "embed: table axes": lambda: a.embed(f(D), ids(T)),
+    "embed: table integers": lambda: a.embed(ids(V_s, D), ids(T)),
+    "embed: odd width": lambda: a.embed(f(V_s, 7), ids(T)),
+    "embed: offset": lambda: a.embed(f(V_s, D), ids(T), offset=-1),
+    "embed: offset float": lambda: a.embed(f(V_s, D), ids(T), offset=1.0),
+    "embed: library": lambda: a.embed(t(V_s, D), ids(T)),
+    "encode: parameters": lambda: encoded(parameters=encoder()),
+    "encode: source floating": lambda: encoded(source=f(B, S)),
+    "encode: source token": lambda: encoded(source=ids(B, S, token=9)),
+    "encode: source empty": lambda: encoded(source=ids(B, 0)),
+    "encode: mask of numbers": lambda: encoded(source_mask=f(S)),
+    "encode: mask S": lambda: encoded(source_mask=yes(B, 1, T)),
+    "encode: mask T": lambda: encoded(source_mask=yes(B, S, S)),
+    "encode: mask of lengths": lambda: encoded(source_mask=yes(B, S)),
+    "encode: mask heads": lambda: encoded(source_mask=yes(B, h, 1, S)),
+    "encode: mask batch": lambda: encoded(source_mask=yes(4, 1, S)),
+    "encode: mask library": lambda: encoded(
+        source_mask=t(S, dtype=torch.bool)
+    ),
+    "encode: return_weights": lambda: encoded(return_weights=1),
+    "decode: target floating": lambda: decoded(target=f(B, T)),
+    "decode: target token": lambda: decoded(target=ids(B, T, token=V_t)),
+    "decode: target batch axes": lambda: decoded(target=ids(T)),
+    "decode: target batch": lambda: decoded(target=ids(4, T)),
+    "decode: memory integers": lambda: decoded(memory=ids(B, S, D)),
+    "decode: memory width": lambda: decoded(memory=f(B, S, D_q)),
+    "decode: memory empty": lambda: decoded(memory=f(B, 0, D)),
+    "decode: memory dtype": lambda: decoded(
+        memory=f(B, S, D, dtype="float32")
+    ),
+    "decode: target_mask S": lambda: decoded(target_mask=yes(T, S)),
+    "decode: target_mask heads": lambda: decoded(
+        target_mask=yes(B, h, T, T)
+    ),
+    "decode: source_mask S": lambda: decoded(source_mask=yes(T)),
+    "decode: source_mask T": lambda: decoded(source_mask=yes(T, S)),
+    "decode: return_weights": lambda: decoded(return_weights="all"),
+    "transformer: parameters": lambda: whole(parameters=None),
+    "transformer: source": lambda: whole(source=None),
+    "transformer: source token": lambda: whole(source=ids(B, S, token=6)),
+    "transformer: target token": lambda: whole(target=ids(B, T, token=-2)),
+    "transformer: target axes": lambda: whole(target=ids(1, B, T)),
+    "transformer: batch": lambda: whole(target=ids(4, T)),
+    "transformer: source_mask": lambda: whole(source_mask=f(S)),
+    "transformer: target_mask": lambda: whole(target_mask=yes(4, T, T)),
+    "transformer: return_weights": lambda: whole(return_weights=None),
+    # ---- decoding
+    "cache: keys": lambda: cache(keys=None),
+    "cache: axes": lambda: cache(keys=f(T, 4)),
+    "cache: length": lambda: cache(values=f(B, h, S, 4)),
+    "cache: heads": lambda: cache(values=f(B, 3, T, 4)),
+    "cache: dtype": lambda: cache(values=f(B, h, T, 4, dtype="float32")),
+    "append: width": lambda: cache().append(f(B, h, 1, 5), f(B, h, 1, 4)),
+    "append: batch": lambda: cache().append(f(4, h, 1, 4), f(4, h, 1, 4)),
+    "append: library": lambda: cache().append(t(B, h, 1, 4), t(B, h, 1, 4)),
+    "append: length": lambda: cache().append(f(B, h, 1, 4), f(B, h, 2, 4)),
+    "take: list": lambda: cache().take([0]),
+    "take: floating": lambda: cache().take(f(1)),
+    "take: axes": lambda: cache().take(ids(1, 1)),
+    "take: beyond": lambda: cache().take(ids(1, token=B)),
+    "take: no batch axis": lambda: a.KeyValueCache(
+        f(h, T, 4), f(h, T, 4)
+    ).take(ids(1)),
+    "decoder cache take: negative": lambda: state().take(ids(1, token=-1)),
+    "decoder_cache: parameters": lambda: a.decoder_cache(
+        decoder(), f(B, S, D)
+    ),
+    "decoder_cache: memory": lambda: a.decoder_cache(model(), f(B, S, D_q)),
+    "decoder_cache: mask": lambda: a.decoder_cache(
+        model(), f(B, S, D), source_mask=yes(B, S)
+    ),
+    "step: cache": lambda: step(cache=cache()),
+    "step: tokens": lambda: step(tokens=f(B, 1)),
+    "step: no tokens": lambda: step(tokens=ids(B, 0)),
+    "step: token": lambda: step(tokens=ids(B, 1, token=V_t)),
+    "step: batch": lambda: step(tokens=ids(1, 1)),
+    "step: layers": lambda: step(cache=state(layers=2)),
+    "greedy: source": lambda: greedy(source=[1]),
+    "greedy: start": lambda: greedy(start=V_t),
+    "greedy: end": lambda: greedy(end=-1),
+    "greedy: end float": lambda: greedy(end=1.0),
+    "greedy: limit": lambda: greedy(limit=0),
+    "greedy: limit None": lambda: greedy(limit=None),
+    "greedy: mask": lambda: greedy(source_mask=yes(B, S)),
+    "greedy: cached": lambda: greedy(cached=0),
+    "greedy: token": lambda: greedy(source=ids(B, S, token=V_s)),
+    "beam: width": lambda: beam(width=0),
+    "beam: width float": lambda: beam(width=2.0),
+    "beam: batch": lambda: beam(source=ids(B, S)),
+    "beam: mask": lambda: beam(source_mask=yes(1, 1, S)),
+    "beam: start": lambda: beam(start=99),
+    "beam: limit": lambda: beam(limit=-1),
+    "nn transformer: V_s": lambda: Transformer(0, V_t, D, h),
+    "nn transformer: V_t": lambda: Transformer(V_s, 2.5, D, h),
+    "nn transformer: D": lambda: Transformer(V_s, V_t, 7, 1),
+    "nn transformer: heads": lambda: Transformer(V_s, V_t, D, 3),
+    "nn transformer: layers": lambda: Transformer(
+        V_s, V_t, D, h, decoder_layers=0
+    ),
+    "nn transformer: final_norm": lambda: Transformer(
+        V_s, V_t, D, h, final_norm="yes"
+    ),
+    "nn transformer: dropout": lambda: Transformer(
+        V_s, V_t, D, h, dropout=1
+    ),
+    "nn transformer: forward": lambda: Transformer(
+        V_s, V_t, D, h, encoder_layers=1, decoder_layers=1
+    )(torch.tensor([9]), torch.tensor([1])),
+    "nn transformer: from_torch": lambda: Transformer.from_torch(
+        torch.nn.Linear(2, 2), None, None, None
     ),
 }
 

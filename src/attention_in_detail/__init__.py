@@ -5,6 +5,17 @@ keeps to the Python array API standard). In every mask true means *may attend*. 
 here imports torch: what needs it lives in :mod:`attention_in_detail.nn`.
 """
 
+from attention_in_detail.caching import (
+    DecoderCache,
+    KeyValueCache,
+    decode_step,
+    decoder_cache,
+)
+from attention_in_detail.decoding import (
+    Hypothesis,
+    beam_decode,
+    greedy_decode,
+)
 from attention_in_detail.layers import (
     DecoderLayerParameters,
     EncoderLayerParameters,
@@ -44,25 +55,43 @@ from attention_in_detail.scaled_dot_product import (
     scores,
 )
 from attention_in_detail.sources import show_source
+from attention_in_detail.transformer import (
+    TransformerParameters,
+    decode,
+    embed,
+    encode,
+    transformer,
+)
 from attention_in_detail.trees import map_arrays
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DecoderCache",
     "DecoderLayerParameters",
     "EncoderLayerParameters",
     "FeedForwardParameters",
+    "Hypothesis",
+    "KeyValueCache",
     "LayerNormParameters",
     "MultiHeadParameters",
+    "TransformerParameters",
     "attention",
     "attention_weights",
+    "beam_decode",
     "causal_mask",
     "combine_masks",
     "cross_attention",
+    "decode",
+    "decode_step",
+    "decoder_cache",
     "decoder_layer",
+    "embed",
+    "encode",
     "encoder_layer",
     "feed_forward",
     "gelu",
+    "greedy_decode",
     "layer_norm",
     "map_arrays",
     "mask_from_torch_mha",
@@ -80,4 +109,5 @@ __all__ = [
     "softmax",
     "softmax_jacobian",
     "split_heads",
+    "transformer",
 ]

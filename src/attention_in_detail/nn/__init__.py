@@ -2,5 +2,11 @@
 
 from attention_in_detail.nn.layers import DecoderLayer, EncoderLayer
 from attention_in_detail.nn.multi_head import MultiHeadAttention
+from attention_in_detail.nn.transformer import Transformer
 
-__all__ = ["DecoderLayer", "EncoderLayer", "MultiHeadAttention"]
+__all__ = [
+    "DecoderLayer",
+    "EncoderLayer",
+    "MultiHeadAttention",
+    "Transformer",
+]
