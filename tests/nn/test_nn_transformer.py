@@ -106,6 +106,13 @@ def test_dropout_is_for_training_alone_and_reaches_the_embeddings():
     assert (one - two).abs().max() > 0.1
 
 
+def test_both_embeddings_are_dropped(monkeypatch):
+    ours, seen = made(dropout=0.5), []
+    monkeypatch.setattr(ours, "_drop", lambda x: seen.append(x.shape) or x)
+    ours(SOURCE, TARGET)
+    assert seen == [(B, S, D), (B, T, D)]
+
+
 def test_a_copy_keeps_mode_and_dropout_and_shares_no_memory():
     parts = [part.eval() for part in torch_transformer(dropout=0.25)]
     ours = Transformer.from_torch(*parts)
