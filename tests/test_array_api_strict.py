@@ -8,6 +8,17 @@ import numpy as np
 import pytest
 
 import attention_in_detail as package
+from tests.layer_support import (
+    D_c,
+    V_s,
+    V_t,
+    decoder_parameters,
+    encoder_parameters,
+    feed_forward_parameters,
+    layer_norm_parameters,
+    tokens,
+    transformer_parameters,
+)
 from tests.support import (
     B,
     D,
@@ -112,11 +123,106 @@ CALLS = {
         .values()
     ),
 }
+CALLS |= {
+    "relu": lambda a: package.relu(a(Q)),
+    "gelu": lambda a: package.gelu(a(Q)),
+    "layer_norm": lambda a: package.layer_norm(
+        layer_norm_parameters(a), a(normal(B, T, D))
+    ),
+    "feed_forward": lambda a: package.feed_forward(
+        feed_forward_parameters(a, activation="gelu"), a(normal(B, T, D))
+    ),
+    "encoder_layer": lambda a: package.encoder_layer(
+        encoder_parameters(a),
+        a(normal(B, T, D)),
+        mask=a(open_mask(B, h, T, T)),
+        return_weights=True,
+    ),
+    "decoder_layer": lambda a: package.decoder_layer(
+        decoder_parameters(a, norm_first=True),
+        a(normal(B, T, D)),
+        a(normal(B, S, D_c)),
+        mask=a(open_mask(T, T)),
+        context_mask=a(open_mask(B, 1, S)),
+        return_weights=True,
+    ),
+    "map_arrays": lambda a: (
+        package.map_arrays(layer_norm_parameters(a), lambda x: 2 * x).gain
+    ),
+}
+SOURCE, TARGET = tokens(B, S, V=V_s), tokens(B, T, V=V_t)
+PADDING = open_mask(B, 1, S)
+GIVEN = {"start": 0, "end": 1, "limit": 3}
+
+
+def cache_of(a):
+    p = transformer_parameters(a)
+    memory = package.encode(p, a(SOURCE))
+    cache = package.decoder_cache(p, memory, source_mask=a(PADDING))
+    return p, package.decode_step(p, a(TARGET), cache)
+
+
+def after(a):
+    p, (_, cache) = cache_of(a)
+    cache = cache.take(a(np.array([1, 0, 1])))
+    return package.decode_step(p, a(TARGET[:3]), cache)[0]
+
+
+CALLS |= {
+    "embed": lambda a: package.embed(
+        a(normal(V_s, D)), a(SOURCE), offset=2
+    ),
+    "encode": lambda a: package.encode(
+        transformer_parameters(a), a(SOURCE), source_mask=a(PADDING)
+    ),
+    "decode": lambda a: package.decode(
+        transformer_parameters(a),
+        a(TARGET),
+        a(normal(B, S, D)),
+        source_mask=a(PADDING),
+        target_mask=a(open_mask(B, T, T)),
+    ),
+    "transformer": lambda a: package.transformer(
+        transformer_parameters(a),
+        a(SOURCE),
+        a(TARGET),
+        source_mask=a(PADDING),
+    ),
+    "decoder_cache": lambda a: cache_of(a)[1][1].context[0].keys,
+    "decode_step": after,
+    "KeyValueCache": lambda a: (
+        package.KeyValueCache(a(normal(B, h, S, 4)), a(normal(B, h, S, 4)))
+        .append(a(normal(B, h, T, 4)), a(normal(B, h, T, 4)))
+        .take(a(np.array([2, 1])))
+        .values
+    ),
+    "greedy_decode": lambda a: package.greedy_decode(
+        transformer_parameters(a), a(SOURCE), **GIVEN
+    ),
+    "beam_decode": lambda a: tuple(
+        a(np.array(x.log_probability))
+        for x in package.beam_decode(
+            transformer_parameters(a), a(SOURCE[0]), width=2, **GIVEN
+        )
+    ),
+}
+# Parameters that hold arrays and make none: the calls above take them.
+PARAMETERS = {
+    "DecoderCache",
+    "DecoderLayerParameters",
+    "EncoderLayerParameters",
+    "FeedForwardParameters",
+    "Hypothesis",
+    "LayerNormParameters",
+    "TransformerParameters",
+}
 WITHOUT_ARRAYS = {"shape_checked", "show_source"}
 
 
 def test_no_public_function_is_forgotten():
-    assert set(package.__all__) == CALLS.keys() | WITHOUT_ARRAYS
+    assert set(package.__all__) == (
+        CALLS.keys() | PARAMETERS | WITHOUT_ARRAYS
+    )
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)

@@ -103,8 +103,18 @@ def test_an_untouchable_array_shows_arithmetic():
         attention_in_detail.attention.unchecked(x, x, x)
 
 
-# The lengths themselves are what is wrong: they have to be read.
+# The lengths or tokens themselves are what is wrong: they have to be read.
 READ = {
+    "embed: token high",
+    "embed: token negative",
+    "encode: source token",
+    "decode: target token",
+    "transformer: source token",
+    "transformer: target token",
+    "take: beyond",
+    "decoder cache take: negative",
+    "step: token",
+    "greedy: token",
     "padding: negative",
     "padding: too long",
     "padding: too long for torch",

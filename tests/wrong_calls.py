@@ -12,9 +12,16 @@ import numpy as np
 import torch
 
 import attention_in_detail as a
-from attention_in_detail.nn import MultiHeadAttention
+from attention_in_detail.nn import (
+    DecoderLayer,
+    EncoderLayer,
+    MultiHeadAttention,
+    Transformer,
+)
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
+D_c, D_ff = 12, 14
+V_s, V_t = 6, 5
 NOTHING = object()
 
 # The tests put a kind of array here that no arithmetic may touch.
@@ -134,6 +141,182 @@ def forward(*args, **changed):
 
 def of_torch(**options):
     return torch.nn.MultiheadAttention(D, h, **options)
+
+
+def norm(**changed):
+    given = {"gain": f(D), "shift": f(D)} | changed
+    return a.LayerNormParameters(**given)
+
+
+def feed(**changed):
+    given = {
+        "W_1": f(D, D_ff),
+        "W_2": f(D_ff, D),
+        "b_1": f(D_ff),
+        "b_2": f(D),
+    } | changed
+    return a.FeedForwardParameters(
+        **{n: x for n, x in given.items() if x is not NOTHING}
+    )
+
+
+def normed(**changed):
+    return a.layer_norm(**{"parameters": norm(), "x": f(T, D)} | changed)
+
+
+def fed(**changed):
+    return a.feed_forward(**{"parameters": feed(), "x": f(T, D)} | changed)
+
+
+def square(D_c=D, **changed):
+    """Attention of width D, over a context of width D_c."""
+    given = {
+        "W_Q": f(D, D),
+        "W_K": f(D_c, D),
+        "W_V": f(D_c, D),
+        "W_O": f(D, D),
+        "b_O": f(D),
+    }
+    return made(**given | changed)
+
+
+def encoder(**changed):
+    given = {
+        "attention": square(),
+        "attention_norm": norm(),
+        "feed_forward": feed(),
+        "feed_forward_norm": norm(),
+    } | changed
+    return a.EncoderLayerParameters(
+        **{n: x for n, x in given.items() if x is not NOTHING}
+    )
+
+
+def decoder(**changed):
+    given = {
+        "self_attention": square(),
+        "self_attention_norm": norm(),
+        "cross_attention": square(D_c),
+        "cross_attention_norm": norm(),
+        "feed_forward": feed(),
+        "feed_forward_norm": norm(),
+    } | changed
+    return a.DecoderLayerParameters(**given)
+
+
+def encode_layer(**changed):
+    given = {"parameters": encoder(), "x": f(B, T, D)} | changed
+    return a.encoder_layer(**given)
+
+
+def decode_layer(**changed):
+    given = {
+        "parameters": decoder(),
+        "x": f(B, T, D),
+        "context": f(B, S, D_c),
+    }
+    return a.decoder_layer(**given | changed)
+
+
+def torch_layer(kind, **options):
+    made_ = getattr(torch.nn, f"Transformer{kind}Layer")
+    return made_(D, h, D_ff, batch_first=True, **options)
+
+
+def model(**changed):
+    given = {
+        "source_embedding": f(V_s, D),
+        "target_embedding": f(V_t, D),
+        "encoder_layers": (encoder(),),
+        "decoder_layers": (decoder(cross_attention=square()),),
+        "W_output": f(D, V_t),
+        "b_output": f(V_t),
+        "encoder_norm": norm(),
+    } | changed
+    return a.TransformerParameters(**given)
+
+
+def ids(*shape, token=1):
+    return turn_into[0](np.full(shape, token))
+
+
+def encoded(**changed):
+    given = {"parameters": model(), "source": ids(B, S)} | changed
+    return a.encode(**given)
+
+
+def decoded(**changed):
+    given = {
+        "parameters": model(),
+        "target": ids(B, T),
+        "memory": f(B, S, D),
+    } | changed
+    return a.decode(**given)
+
+
+def whole(**changed):
+    given = {
+        "parameters": model(),
+        "source": ids(B, S),
+        "target": ids(B, T),
+    } | changed
+    return a.transformer(**given)
+
+
+def cache(**changed):
+    given = {"keys": f(B, h, T, 4), "values": f(B, h, T, 4)} | changed
+    return a.KeyValueCache(**given)
+
+
+def state(batch=B, layers=1):
+    empty = a.KeyValueCache(f(batch, h, 0, 4), f(batch, h, 0, 4))
+    full = a.KeyValueCache(f(batch, h, S, 4), f(batch, h, S, 4))
+    return a.DecoderCache((empty,) * layers, (full,) * layers)
+
+
+def step(**changed):
+    given = {
+        "parameters": model(),
+        "tokens": ids(B, 1),
+        "cache": state(),
+    } | changed
+    return a.decode_step(**given)
+
+
+def greedy(**changed):
+    given = {
+        "parameters": model(),
+        "source": ids(B, S),
+        "start": 0,
+        "end": 1,
+        "limit": 3,
+    } | changed
+    return a.greedy_decode(**given)
+
+
+def beam(**changed):
+    given = {
+        "parameters": model(),
+        "source": ids(S),
+        "width": 2,
+        "start": 0,
+        "end": 1,
+        "limit": 3,
+    } | changed
+    return a.beam_decode(**given)
+
+
+def read_model(**changed):
+    given = {
+        "module": None,
+        "source_embedding": torch.nn.Embedding(V_s, D),
+        "target_embedding": torch.nn.Embedding(V_t, D),
+        "output": torch.nn.Linear(D, V_t),
+    } | changed
+    given["module"] = given["module"] or torch.nn.Transformer(
+        D, h, 1, 1, D_ff, batch_first=True
+    )
+    return a.TransformerParameters.from_torch(**given)
 
 
 META = {"device": "meta"}
@@ -516,6 +699,198 @@ CALLS = {
     "cross: mask S": lambda: cross(mask=yes(T, T)),
     "cross: dtype": lambda: cross(context=f(B, S, D_k, dtype="float32")),
     "cross: missing": lambda: a.cross_attention(made(), f(T, D_q)),
+    # ---- pointwise
+    "relu: list": lambda: a.relu([1.0]),
+    "relu: integers": lambda: a.relu(f(3, dtype=int)),
+    "gelu: number": lambda: a.gelu(1.0),
+    "gelu: booleans": lambda: a.gelu(yes(3)),
+    "norm: gain list": lambda: norm(gain=[1.0]),
+    "norm: gain integers": lambda: norm(gain=f(D, dtype=int)),
+    "norm: gain axes": lambda: norm(gain=f(1, D)),
+    "norm: gain empty": lambda: norm(gain=f(0), shift=None),
+    "norm: shift size": lambda: norm(shift=f(1)),
+    "norm: shift dtype": lambda: norm(shift=f(D, dtype="float32")),
+    "norm: shift library": lambda: norm(shift=t(D)),
+    "norm: eps text": lambda: norm(eps="1e-5"),
+    "norm: eps True": lambda: norm(eps=True),
+    "norm: eps zero": lambda: norm(eps=0.0),
+    "norm: eps nan": lambda: norm(eps=float("nan")),
+    "norm: eps infinite": lambda: norm(eps=float("inf")),
+    "norm: missing": lambda: a.LayerNormParameters(eps=1.0),
+    "norm from_torch: linear": lambda: a.LayerNormParameters.from_torch(
+        torch.nn.Linear(2, 2)
+    ),
+    "norm from_torch: without gain": lambda: (
+        a.LayerNormParameters.from_torch(
+            torch.nn.LayerNorm(D, elementwise_affine=False)
+        )
+    ),
+    "norm from_torch: two axes": lambda: a.LayerNormParameters.from_torch(
+        torch.nn.LayerNorm((T, D))
+    ),
+    "layer_norm: parameters": lambda: normed(parameters=feed()),
+    "layer_norm: list": lambda: normed(x=[1.0]),
+    "layer_norm: no axes": lambda: normed(x=f()),
+    "layer_norm: width": lambda: normed(x=f(T, 1)),
+    "layer_norm: dtype": lambda: normed(x=f(T, D, dtype="float32")),
+    "layer_norm: library": lambda: normed(x=t(T, D)),
+    "feed: W_1 None": lambda: feed(W_1=None),
+    "feed: W_1 axes": lambda: feed(W_1=f(D)),
+    "feed: W_1 no rows": lambda: feed(W_1=f(0, D_ff), W_2=f(D_ff, 0)),
+    "feed: W_1 no columns": lambda: feed(W_1=f(D, 0), W_2=f(0, D)),
+    "feed: W_2 missing": lambda: feed(W_2=NOTHING),
+    "feed: W_2 integers": lambda: feed(W_2=f(D_ff, D, dtype=int)),
+    "feed: W_2 rows": lambda: feed(W_2=f(D, D)),
+    "feed: W_2 columns": lambda: feed(W_2=f(D_ff, D_out)),
+    "feed: W_2 dtype": lambda: feed(W_2=f(D_ff, D, dtype="float32")),
+    "feed: b_1 size": lambda: feed(b_1=f(D)),
+    "feed: b_2 size": lambda: feed(b_2=f(1)),
+    "feed: b_2 axes": lambda: feed(b_2=f(1, D)),
+    "feed: b_2 library": lambda: feed(b_2=t(D)),
+    "feed: activation None": lambda: feed(activation=None),
+    "feed: activation other": lambda: feed(activation="tanh"),
+    "feed_forward: parameters": lambda: fed(parameters=norm()),
+    "feed_forward: integers": lambda: fed(x=f(T, D, dtype=int)),
+    "feed_forward: axes": lambda: fed(x=f(D)),
+    "feed_forward: width": lambda: fed(x=f(T, D_ff)),
+    "feed_forward: dtype": lambda: fed(x=f(T, D, dtype="float32")),
+    "feed_forward: dropout": lambda: fed(dropout=0.1),
+    # ---- layers
+    "encoder: attention": lambda: encoder(attention=norm()),
+    "encoder: attention missing": lambda: encoder(attention=NOTHING),
+    "encoder: attention_norm": lambda: encoder(attention_norm=None),
+    "encoder: feed_forward": lambda: encoder(feed_forward=square()),
+    "encoder: feed_forward_norm": lambda: encoder(feed_forward_norm={}),
+    "encoder: norm_first": lambda: encoder(norm_first=1),
+    "encoder: D_k": lambda: encoder(attention=square(W_K=f(D_k, D))),
+    "encoder: D_v": lambda: encoder(attention=square(W_V=f(D_v, D))),
+    "encoder: D_out": lambda: encoder(
+        attention=square(W_O=f(D, D_out), b_O=None)
+    ),
+    "encoder: norm width": lambda: encoder(
+        attention_norm=norm(gain=f(D_q), shift=None)
+    ),
+    "encoder: second norm width": lambda: encoder(
+        feed_forward_norm=norm(gain=f(1), shift=None)
+    ),
+    "encoder: feed_forward width": lambda: encoder(
+        feed_forward=a.FeedForwardParameters(f(D_q, D_ff), f(D_ff, D_q))
+    ),
+    "encoder: norm dtype": lambda: encoder(
+        attention_norm=norm(gain=f(D, dtype="float32"), shift=None)
+    ),
+    "encoder: feed_forward library": lambda: encoder(
+        feed_forward=a.FeedForwardParameters(t(D, D_ff), t(D_ff, D))
+    ),
+    "encoder from_torch: linear": lambda: (
+        a.EncoderLayerParameters.from_torch(torch.nn.Linear(2, 2))
+    ),
+    "encoder from_torch: tanh": lambda: a.EncoderLayerParameters.from_torch(
+        torch_layer("Encoder", activation=torch.tanh)
+    ),
+    "encoder from_torch: gelu with tanh": lambda: (
+        a.EncoderLayerParameters.from_torch(
+            torch_layer(
+                "Encoder", activation=torch.nn.GELU(approximate="tanh")
+            )
+        )
+    ),
+    "decoder: self_attention": lambda: decoder(self_attention=None),
+    "decoder: cross_attention": lambda: decoder(cross_attention=feed()),
+    "decoder: self_attention_norm": lambda: decoder(
+        self_attention_norm=feed()
+    ),
+    "decoder: cross_attention_norm": lambda: decoder(
+        cross_attention_norm=norm(gain=f(D_c), shift=None)
+    ),
+    "decoder: feed_forward": lambda: decoder(feed_forward=None),
+    "decoder: norm_first": lambda: decoder(norm_first="yes"),
+    "decoder: self D_k": lambda: decoder(self_attention=square(D_c)),
+    "decoder: cross D_q": lambda: decoder(
+        cross_attention=square(D_c, W_Q=f(D_q, D))
+    ),
+    "decoder: cross D_out": lambda: decoder(
+        cross_attention=square(D_c, W_O=f(D, D_out), b_O=None)
+    ),
+    "decoder: context": lambda: decoder(
+        cross_attention=square(W_K=f(D_k, D))
+    ),
+    "decoder: cross library": lambda: decoder(
+        cross_attention=a.MultiHeadParameters(
+            t(D, D), t(D, D), t(D, D), heads=h
+        )
+    ),
+    "decoder from_torch: encoder's": lambda: (
+        a.DecoderLayerParameters.from_torch(torch_layer("Encoder"))
+    ),
+    "encoder_layer: parameters": lambda: encode_layer(parameters=decoder()),
+    "encoder_layer: list": lambda: encode_layer(x=[1.0]),
+    "encoder_layer: integers": lambda: encode_layer(
+        x=f(B, T, D, dtype=int)
+    ),
+    "encoder_layer: axes": lambda: encode_layer(x=f(D)),
+    "encoder_layer: width": lambda: encode_layer(x=f(B, T, D_q)),
+    "encoder_layer: empty": lambda: encode_layer(x=f(B, 0, D)),
+    "encoder_layer: dtype": lambda: encode_layer(
+        x=f(B, T, D, dtype="float32")
+    ),
+    "encoder_layer: library": lambda: encode_layer(x=t(B, T, D)),
+    "encoder_layer: mask of numbers": lambda: encode_layer(mask=f(T, T)),
+    "encoder_layer: mask T": lambda: encode_layer(mask=yes(S, T)),
+    "encoder_layer: mask S": lambda: encode_layer(mask=yes(T, S)),
+    "encoder_layer: mask axes": lambda: encode_layer(
+        mask=yes(1, B, h, T, T)
+    ),
+    "encoder_layer: mask heads": lambda: encode_layer(mask=yes(B, 3, T, T)),
+    "encoder_layer: mask batch": lambda: encode_layer(mask=yes(4, 1, T)),
+    "encoder_layer: mask library": lambda: encode_layer(
+        mask=t(T, T, dtype=torch.bool)
+    ),
+    "encoder_layer: return_weights": lambda: encode_layer(return_weights=1),
+    "encoder_layer: bias": lambda: encode_layer(bias=f(T, T)),
+    "decoder_layer: parameters": lambda: decode_layer(parameters=encoder()),
+    "decoder_layer: context None": lambda: decode_layer(context=None),
+    "decoder_layer: context width": lambda: decode_layer(
+        context=f(B, S, D)
+    ),
+    "decoder_layer: context axes": lambda: decode_layer(context=f(D_c)),
+    "decoder_layer: context empty": lambda: decode_layer(
+        context=f(B, 0, D_c)
+    ),
+    "decoder_layer: context dtype": lambda: decode_layer(
+        context=f(B, S, D_c, dtype="float32")
+    ),
+    "decoder_layer: context batch": lambda: decode_layer(
+        context=f(4, S, D_c)
+    ),
+    "decoder_layer: x width": lambda: decode_layer(x=f(B, T, D_c)),
+    "decoder_layer: x empty": lambda: decode_layer(x=f(B, 0, D)),
+    "decoder_layer: mask S": lambda: decode_layer(mask=yes(T, S)),
+    "decoder_layer: context_mask of numbers": lambda: decode_layer(
+        context_mask=f(T, S)
+    ),
+    "decoder_layer: context_mask S": lambda: decode_layer(
+        context_mask=yes(T, T)
+    ),
+    "decoder_layer: context_mask T": lambda: decode_layer(
+        context_mask=yes(S, S)
+    ),
+    "decoder_layer: context_mask heads": lambda: decode_layer(
+        context_mask=yes(1, 3, T, S)
+    ),
+    "decoder_layer: context_mask batch": lambda: decode_layer(
+        context_mask=yes(4, 1, S)
+    ),
+    "decoder_layer: return_weights": lambda: decode_layer(
+        return_weights=None
+    ),
+    "decoder_layer: missing": lambda: a.decoder_layer(decoder(), f(T, D)),
+    "map_arrays: dict": lambda: a.map_arrays({}, abs),
+    "map_arrays: class": lambda: a.map_arrays(a.LayerNormParameters, abs),
+    "map_arrays: function": lambda: a.map_arrays(norm(), "double"),
+    "map_arrays: what no longer fits": lambda: a.map_arrays(
+        norm(), lambda x: x[None]
+    ),
     # ---- the module
     "module: D": lambda: module(0, 1),
     "module: D text": lambda: module("8", 2),
@@ -577,6 +952,206 @@ CALLS = {
     "to_torch: D_q": lambda: module(D_out=D).to_torch(),
     "to_torch: D_out": lambda: module(D_q=D).to_torch(),
     "to_torch: output": lambda: module(D_out=None, output=False).to_torch(),
+}
+
+CALLS |= {
+    # ---- the modules of layers
+    "nn encoder: D": lambda: EncoderLayer(0, 1),
+    "nn encoder: heads": lambda: EncoderLayer(8, 3),
+    "nn encoder: D_ff": lambda: EncoderLayer(8, 2, D_ff=0),
+    "nn encoder: D_ff float": lambda: EncoderLayer(8, 2, D_ff=2.0),
+    "nn encoder: activation": lambda: EncoderLayer(8, 2, activation="silu"),
+    "nn encoder: activation function": lambda: EncoderLayer(
+        8, 2, activation=torch.relu
+    ),
+    "nn encoder: norm_first": lambda: EncoderLayer(8, 2, norm_first=1),
+    "nn encoder: dropout": lambda: EncoderLayer(8, 2, dropout=1.0),
+    "nn encoder: eps": lambda: EncoderLayer(8, 2, eps=0),
+    "nn encoder: bias": lambda: EncoderLayer(8, 2, bias=None),
+    "nn encoder: forward numpy": lambda: EncoderLayer(D, h)(f(T, D)),
+    "nn encoder: forward width": lambda: EncoderLayer(D, h)(t(T, D_q)),
+    "nn encoder: forward dtype": lambda: EncoderLayer(D, h)(
+        t(T, D, dtype=torch.float64)
+    ),
+    "nn encoder: forward mask": lambda: EncoderLayer(D, h)(
+        t(T, D), mask=t(T, T)
+    ),
+    "nn encoder: from_torch": lambda: EncoderLayer.from_torch(
+        torch.nn.Linear(2, 2)
+    ),
+    "nn decoder: D_c": lambda: DecoderLayer(8, 2, D_c=0),
+    "nn decoder: D_c float": lambda: DecoderLayer(8, 2, D_c=8.0),
+    "nn decoder: heads": lambda: DecoderLayer(8, 3),
+    "nn decoder: forward context": lambda: DecoderLayer(D, h, D_c=D_c)(
+        t(T, D), t(S, D)
+    ),
+    "nn decoder: forward context_mask": lambda: DecoderLayer(D, h)(
+        t(T, D), t(S, D), context_mask=t(S, T, dtype=torch.bool)
+    ),
+    "nn decoder: forward return_weights": lambda: DecoderLayer(D, h)(
+        t(T, D), t(S, D), return_weights=1
+    ),
+    "nn decoder: from_torch": lambda: DecoderLayer.from_torch(
+        torch_layer("Encoder")
+    ),
+}
+
+CALLS |= {
+    # ---- the whole Transformer
+    "model: source_embedding list": lambda: model(source_embedding=[[1.0]]),
+    "model: target_embedding axes": lambda: model(target_embedding=f(D)),
+    "model: W_output axes": lambda: model(W_output=f(1, D, V_t)),
+    "model: encoder_layers list": lambda: model(encoder_layers=[encoder()]),
+    "model: encoder_layers empty": lambda: model(encoder_layers=()),
+    "model: encoder_layers of decoders": lambda: model(
+        encoder_layers=(decoder(),)
+    ),
+    "model: decoder_layers of encoders": lambda: model(
+        decoder_layers=(encoder(),)
+    ),
+    "model: source width": lambda: model(source_embedding=f(V_s, D_q)),
+    "model: target width": lambda: model(target_embedding=f(V_t, 1)),
+    "model: context width": lambda: model(decoder_layers=(decoder(),)),
+    "model: W_output width": lambda: model(W_output=f(D_q, V_t)),
+    "model: vocabulary": lambda: model(W_output=f(D, V_s)),
+    "model: b_output": lambda: model(b_output=f(V_s)),
+    "model: encoder_norm": lambda: model(encoder_norm=feed()),
+    "model: decoder_norm width": lambda: model(
+        decoder_norm=norm(gain=f(D_q), shift=None)
+    ),
+    "model: no source token": lambda: model(source_embedding=f(0, D)),
+    "model: dtype": lambda: model(b_output=f(V_t, dtype="float32")),
+    "model: library": lambda: model(target_embedding=t(V_t, D)),
+    "model from_torch: linear": lambda: read_model(
+        module=torch.nn.Linear(2, 2)
+    ),
+    "model from_torch: embedding": lambda: read_model(
+        source_embedding=torch.nn.Linear(2, 2)
+    ),
+    "model from_torch: output": lambda: read_model(
+        output=torch.nn.Embedding(V_t, D)
+    ),
+    "model from_torch: width": lambda: read_model(
+        target_embedding=torch.nn.Embedding(V_t, D_q)
+    ),
+    "embed: tokens list": lambda: a.embed(f(V_s, D), [1]),
+    "embed: tokens floating": lambda: a.embed(f(V_s, D), f(T)),
+    "embed: tokens booleans": lambda: a.embed(f(V_s, D), yes(T)),
+    "embed: no axes": lambda: a.embed(f(V_s, D), ids()),
+    "embed: no tokens": lambda: a.embed(f(V_s, D), ids(B, 0)),
+    "embed: token high": lambda: a.embed(f(V_s, D), ids(T, token=V_s)),
+    "embed: token negative": lambda: a.embed(f(V_s, D), ids(T, token=-1)),
+    "embed: table axes": lambda: a.embed(f(D), ids(T)),
+    "embed: table integers": lambda: a.embed(ids(V_s, D), ids(T)),
+    "embed: odd width": lambda: a.embed(f(V_s, 7), ids(T)),
+    "embed: offset": lambda: a.embed(f(V_s, D), ids(T), offset=-1),
+    "embed: offset float": lambda: a.embed(f(V_s, D), ids(T), offset=1.0),
+    "embed: library": lambda: a.embed(t(V_s, D), ids(T)),
+    "encode: parameters": lambda: encoded(parameters=encoder()),
+    "encode: source floating": lambda: encoded(source=f(B, S)),
+    "encode: source token": lambda: encoded(source=ids(B, S, token=9)),
+    "encode: source empty": lambda: encoded(source=ids(B, 0)),
+    "encode: mask of numbers": lambda: encoded(source_mask=f(S)),
+    "encode: mask S": lambda: encoded(source_mask=yes(B, 1, T)),
+    "encode: mask T": lambda: encoded(source_mask=yes(B, S, S)),
+    "encode: mask of lengths": lambda: encoded(source_mask=yes(B, S)),
+    "encode: mask heads": lambda: encoded(source_mask=yes(B, h, 1, S)),
+    "encode: mask batch": lambda: encoded(source_mask=yes(4, 1, S)),
+    "encode: mask library": lambda: encoded(
+        source_mask=t(S, dtype=torch.bool)
+    ),
+    "encode: return_weights": lambda: encoded(return_weights=1),
+    "decode: target floating": lambda: decoded(target=f(B, T)),
+    "decode: target token": lambda: decoded(target=ids(B, T, token=V_t)),
+    "decode: target batch axes": lambda: decoded(target=ids(T)),
+    "decode: target batch": lambda: decoded(target=ids(4, T)),
+    "decode: memory integers": lambda: decoded(memory=ids(B, S, D)),
+    "decode: memory width": lambda: decoded(memory=f(B, S, D_q)),
+    "decode: memory empty": lambda: decoded(memory=f(B, 0, D)),
+    "decode: memory dtype": lambda: decoded(
+        memory=f(B, S, D, dtype="float32")
+    ),
+    "decode: target_mask S": lambda: decoded(target_mask=yes(T, S)),
+    "decode: target_mask heads": lambda: decoded(
+        target_mask=yes(B, h, T, T)
+    ),
+    "decode: source_mask S": lambda: decoded(source_mask=yes(T)),
+    "decode: source_mask T": lambda: decoded(source_mask=yes(T, S)),
+    "decode: return_weights": lambda: decoded(return_weights="all"),
+    "transformer: parameters": lambda: whole(parameters=None),
+    "transformer: source": lambda: whole(source=None),
+    "transformer: source token": lambda: whole(source=ids(B, S, token=6)),
+    "transformer: target token": lambda: whole(target=ids(B, T, token=-2)),
+    "transformer: target axes": lambda: whole(target=ids(1, B, T)),
+    "transformer: batch": lambda: whole(target=ids(4, T)),
+    "transformer: source_mask": lambda: whole(source_mask=f(S)),
+    "transformer: target_mask": lambda: whole(target_mask=yes(4, T, T)),
+    "transformer: return_weights": lambda: whole(return_weights=None),
+    # ---- decoding
+    "cache: keys": lambda: cache(keys=None),
+    "cache: axes": lambda: cache(keys=f(T, 4)),
+    "cache: length": lambda: cache(values=f(B, h, S, 4)),
+    "cache: heads": lambda: cache(values=f(B, 3, T, 4)),
+    "cache: dtype": lambda: cache(values=f(B, h, T, 4, dtype="float32")),
+    "append: width": lambda: cache().append(f(B, h, 1, 5), f(B, h, 1, 4)),
+    "append: batch": lambda: cache().append(f(4, h, 1, 4), f(4, h, 1, 4)),
+    "append: library": lambda: cache().append(t(B, h, 1, 4), t(B, h, 1, 4)),
+    "append: length": lambda: cache().append(f(B, h, 1, 4), f(B, h, 2, 4)),
+    "take: list": lambda: cache().take([0]),
+    "take: floating": lambda: cache().take(f(1)),
+    "take: axes": lambda: cache().take(ids(1, 1)),
+    "take: beyond": lambda: cache().take(ids(1, token=B)),
+    "take: no batch axis": lambda: a.KeyValueCache(
+        f(h, T, 4), f(h, T, 4)
+    ).take(ids(1)),
+    "decoder cache take: negative": lambda: state().take(ids(1, token=-1)),
+    "decoder_cache: parameters": lambda: a.decoder_cache(
+        decoder(), f(B, S, D)
+    ),
+    "decoder_cache: memory": lambda: a.decoder_cache(model(), f(B, S, D_q)),
+    "decoder_cache: mask": lambda: a.decoder_cache(
+        model(), f(B, S, D), source_mask=yes(B, S)
+    ),
+    "step: cache": lambda: step(cache=cache()),
+    "step: tokens": lambda: step(tokens=f(B, 1)),
+    "step: no tokens": lambda: step(tokens=ids(B, 0)),
+    "step: token": lambda: step(tokens=ids(B, 1, token=V_t)),
+    "step: batch": lambda: step(tokens=ids(1, 1)),
+    "step: layers": lambda: step(cache=state(layers=2)),
+    "greedy: source": lambda: greedy(source=[1]),
+    "greedy: start": lambda: greedy(start=V_t),
+    "greedy: end": lambda: greedy(end=-1),
+    "greedy: end float": lambda: greedy(end=1.0),
+    "greedy: limit": lambda: greedy(limit=0),
+    "greedy: limit None": lambda: greedy(limit=None),
+    "greedy: mask": lambda: greedy(source_mask=yes(B, S)),
+    "greedy: cached": lambda: greedy(cached=0),
+    "greedy: token": lambda: greedy(source=ids(B, S, token=V_s)),
+    "beam: width": lambda: beam(width=0),
+    "beam: width float": lambda: beam(width=2.0),
+    "beam: batch": lambda: beam(source=ids(B, S)),
+    "beam: mask": lambda: beam(source_mask=yes(1, 1, S)),
+    "beam: start": lambda: beam(start=99),
+    "beam: limit": lambda: beam(limit=-1),
+    "nn transformer: V_s": lambda: Transformer(0, V_t, D, h),
+    "nn transformer: V_t": lambda: Transformer(V_s, 2.5, D, h),
+    "nn transformer: D": lambda: Transformer(V_s, V_t, 7, 1),
+    "nn transformer: heads": lambda: Transformer(V_s, V_t, D, 3),
+    "nn transformer: layers": lambda: Transformer(
+        V_s, V_t, D, h, decoder_layers=0
+    ),
+    "nn transformer: final_norm": lambda: Transformer(
+        V_s, V_t, D, h, final_norm="yes"
+    ),
+    "nn transformer: dropout": lambda: Transformer(
+        V_s, V_t, D, h, dropout=1
+    ),
+    "nn transformer: forward": lambda: Transformer(
+        V_s, V_t, D, h, encoder_layers=1, decoder_layers=1
+    )(torch.tensor([9]), torch.tensor([1])),
+    "nn transformer: from_torch": lambda: Transformer.from_torch(
+        torch.nn.Linear(2, 2), None, None, None
+    ),
 }
 
 

@@ -5,6 +5,23 @@ keeps to the Python array API standard). In every mask true means *may attend*. 
 here imports torch: what needs it lives in :mod:`attention_in_detail.nn`.
 """
 
+from attention_in_detail.caching import (
+    DecoderCache,
+    KeyValueCache,
+    decode_step,
+    decoder_cache,
+)
+from attention_in_detail.decoding import (
+    Hypothesis,
+    beam_decode,
+    greedy_decode,
+)
+from attention_in_detail.layers import (
+    DecoderLayerParameters,
+    EncoderLayerParameters,
+    decoder_layer,
+    encoder_layer,
+)
 from attention_in_detail.masks import (
     causal_mask,
     combine_masks,
@@ -23,6 +40,14 @@ from attention_in_detail.multi_head import (
     split_heads,
 )
 from attention_in_detail.notation import shape_checked
+from attention_in_detail.pointwise import (
+    FeedForwardParameters,
+    LayerNormParameters,
+    feed_forward,
+    gelu,
+    layer_norm,
+    relu,
+)
 from attention_in_detail.positions import sinusoidal_positions
 from attention_in_detail.rows import softmax, softmax_jacobian
 from attention_in_detail.scaled_dot_product import (
@@ -31,22 +56,52 @@ from attention_in_detail.scaled_dot_product import (
     scores,
 )
 from attention_in_detail.sources import show_source
+from attention_in_detail.transformer import (
+    TransformerParameters,
+    decode,
+    embed,
+    encode,
+    transformer,
+)
+from attention_in_detail.trees import map_arrays
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DecoderCache",
+    "DecoderLayerParameters",
+    "EncoderLayerParameters",
+    "FeedForwardParameters",
+    "Hypothesis",
+    "KeyValueCache",
+    "LayerNormParameters",
     "MultiHeadParameters",
+    "TransformerParameters",
     "attention",
     "attention_weights",
+    "beam_decode",
     "causal_mask",
     "combine_masks",
     "cross_attention",
+    "decode",
+    "decode_step",
+    "decoder_cache",
+    "decoder_layer",
+    "embed",
+    "encode",
+    "encoder_layer",
+    "feed_forward",
+    "gelu",
+    "greedy_decode",
+    "layer_norm",
+    "map_arrays",
     "mask_from_torch_mha",
     "mask_to_torch_mha",
     "merge_heads",
     "multi_head_attention",
     "multi_head_attention_by_head",
     "padding_mask",
+    "relu",
     "scores",
     "self_attention",
     "shape_checked",
@@ -55,5 +110,6 @@ __all__ = [
     "softmax",
     "softmax_jacobian",
     "split_heads",
+    "transformer",
     "window_mask",
 ]

@@ -158,23 +158,39 @@ def _check(
 
     batch_axes = max(x.ndim for x in arrays.values()) - 2
     batches = {name: tuple(x.shape[:-2]) for name, x in arrays.items()}
+    T, S = queries.shape[-2], keys.shape[-2]
     for name, x in (("mask", mask), ("bias", bias)):
-        if x is None:
-            continue
-        if x.ndim > 2 and x.ndim not in (batch_axes + 2, batch_axes + 3):
-            raise ValueError(
-                f"{name} has {x.ndim} axes, but with {batch_axes} batch axes it needs at most 2, or {batch_axes + 2} "
-                f"(*batch, T, S), or {batch_axes + 3} (*batch, h, T, S)"
+        if x is not None:
+            batches[name] = need_head_mask(
+                name, x, batch_axes, T, S, parameters.heads, of=names
             )
-        need_pairs(name, x, queries.shape[-2], keys.shape[-2], of=names)
-        per_head = x.ndim > 2 and x.ndim == batch_axes + 3
-        if per_head and x.shape[-3] not in (1, parameters.heads):
-            raise ValueError(
-                f"{name} has h = {x.shape[-3]}, but parameters has h = {parameters.heads}; "
-                "its head axis must be that, or 1 for all heads"
-            )
-        batches[name] = tuple(x.shape[: -3 if per_head else -2])
     need_broadcast(batches)
+
+
+def need_head_mask(
+    name: str,
+    x: Any,
+    batch_axes: int,
+    T: int,
+    S: int,
+    heads: int,
+    *,
+    of: tuple[str, str],
+) -> tuple[int, ...]:
+    """Refuse a mask or bias whose axes, sizes or heads do not fit; return its batch axes."""
+    if x.ndim > 2 and x.ndim not in (batch_axes + 2, batch_axes + 3):
+        raise ValueError(
+            f"{name} has {x.ndim} axes, but with {batch_axes} batch axes it needs at most 2, or {batch_axes + 2} "
+            f"(*batch, T, S), or {batch_axes + 3} (*batch, h, T, S)"
+        )
+    need_pairs(name, x, T, S, of=of)
+    per_head = x.ndim > 2 and x.ndim == batch_axes + 3
+    if per_head and x.shape[-3] not in (1, heads):
+        raise ValueError(
+            f"{name} has h = {x.shape[-3]}, but parameters has h = {heads}; "
+            "its head axis must be that, or 1 for all heads"
+        )
+    return tuple(x.shape[: -3 if per_head else -2])
 
 
 def check_forward(
