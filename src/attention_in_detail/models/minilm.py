@@ -262,7 +262,7 @@ def without_head(model: MiniLM, layer: Size, head: Size) -> MiniLM:
         ValueError: if there is no such layer or head.
 
     Source:
-        Michel, Levy and Neubig (2019), section 3.1.
+        Michel, Levy and Neubig (2019), section 2.3.
     """
     at = model.layers[layer]
     first = int(head) * at.attention.D_h
