@@ -82,6 +82,9 @@ CALLS = {
         return_weights=True,
     ),
     "causal_mask": lambda a: package.causal_mask(T, S, offset=2, like=a(q)),
+    "window_mask": lambda a: package.window_mask(
+        T, S, before=1, after=2, offset=2, like=a(q)
+    ),
     "padding_mask": lambda a: package.padding_mask(
         a(np.array([[1, 2], [0, S]])), S
     ),

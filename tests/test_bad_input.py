@@ -190,3 +190,5 @@ def test_whole_numbers_of_few_bits_do_not_overflow():
     assert (
         a.causal_mask(300, 300, offset=np.int8(100)).sum() > 300 * 301 / 2
     )
+    near = a.window_mask(300, before=np.uint8(200), after=np.int8(0))
+    assert near[299].sum() == 201

@@ -327,11 +327,15 @@ def outputs_have_no_minus_zero(cells):
 
 
 def imports_first(cells):
+    """And what some imports read: names of the environment, set to a text."""
     first = code(cells)[0].source
     return [
         ast.unparse(node)
         for node in ast.parse(first).body
         if not isinstance(node, ast.Import | ast.ImportFrom)
+        and not re.fullmatch(
+            r"os\.environ\['\w+'\] = '\w+'", ast.unparse(node)
+        )
     ]
 
 
@@ -571,6 +575,8 @@ FAULTS = [
     (outputs_have_no_minus_zero, with_output("x = -0.00")),
     (outputs_have_no_minus_zero, with_output("(1, −0)")),
     (imports_first, replaced(1, "as np", "as np\nnp.eye(2)")),
+    (imports_first, replaced(1, "as np", "as np\nos.environ['A'] = f()")),
+    (imports_first, replaced(1, "as np", "as np\nx['A'] = 'b'")),
     (imports_nowhere_else, replaced(4, "print", "import math\nprint")),
     (run_from_top_to_bottom, never_run),
     (run_from_top_to_bottom, run_out_of_order),
@@ -591,6 +597,13 @@ def test_a_fault_is_found(rule, change):
     page = good_page()
     change(page)
     assert rule(page) != []
+
+
+def test_what_an_import_reads_may_be_set_before_it():
+    page = good_page()
+    set_first = 'import os\n\nos.environ["A"] = "b"\nimport numpy as np'
+    replaced(1, "import numpy as np", set_first)(page)
+    assert imports_first(page) == []
 
 
 def test_every_rule_has_a_fault_that_it_finds():

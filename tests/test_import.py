@@ -97,6 +97,7 @@ PROMISED = [
     "sinusoidal_positions",
     "softmax",
     "split_heads",
+    "window_mask",
 ]
 
 

@@ -10,6 +10,7 @@ from attention_in_detail import (
     mask_to_torch_mha,
     multi_head_attention,
     padding_mask,
+    window_mask,
 )
 from attention_in_detail.parameters import MultiHeadParameters
 from tests.support import (
@@ -87,6 +88,74 @@ def test_a_query_with_cached_keys_sees_them_all():
         ).max()
         > 0.1
     )
+
+
+# ---- windows ----
+
+
+def test_window_mask_opens_so_many_before_and_after():
+    assert table(window_mask(5, before=2, after=1)) == [
+        "11...",
+        "111..",
+        "1111.",
+        ".1111",
+        "..111",
+    ]
+    assert table(window_mask(3, before=0, after=0)) == ["1..", ".1.", "..1"]
+    assert table(window_mask(3, before=0, after=2)) == ["111", ".11", "..1"]
+
+
+def test_window_mask_of_more_keys_is_moved_by_the_offset():
+    mask = {"before": 1, "after": 0}
+    assert table(window_mask(2, 5, **mask)) == ["1....", "11..."]
+    assert table(window_mask(2, 5, offset=3, **mask)) == ["..11.", "...11"]
+    assert table(window_mask(4, 2, offset=-2, **mask)) == [
+        "..",
+        "..",
+        "1.",
+        "11",
+    ]
+
+
+@pytest.mark.parametrize("offset", [-3, 0, 2])
+@pytest.mark.parametrize("before", [0, 1, 4])
+@pytest.mark.parametrize("after", [0, 2])
+def test_window_mask_is_its_formula(before, after, offset):
+    mask = window_mask(6, 7, before=before, after=after, offset=offset)
+    assert mask.tolist() == [
+        [-before <= j - (i + offset) <= after for j in range(7)]
+        for i in range(6)
+    ]
+
+
+def test_a_window_without_a_near_end_is_a_causal_mask():
+    for offset in (-1, 0, 3):
+        wide = window_mask(4, 6, before=99, after=0, offset=offset)
+        assert np.array_equal(wide, causal_mask(4, 6, offset=offset))
+    assert window_mask(4, 6, before=99, after=99).all()
+
+
+def test_window_mask_of_no_queries_and_far_offsets():
+    assert window_mask(0, 3, before=1, after=1).shape == (0, 3)
+    assert window_mask(0, before=1, after=1).shape == (0, 0)
+    for offset in (-99, 99):
+        far = window_mask(2, 3, before=1, after=1, offset=offset)
+        assert not far.any()
+
+
+@each_library
+def test_window_mask_comes_in_the_library_of_like(make):
+    mask = window_mask(2, 3, before=1, after=0, like=make(np.zeros(1)))
+    assert type(mask) is type(make(np.zeros(1)))
+    assert table(mask) == ["1..", "11."]
+
+
+def test_window_mask_comes_on_the_device_of_like():
+    like = torch.zeros(1, device="meta")
+    mask = window_mask(2, 3, before=1, after=0, like=like)
+    assert mask.device.type == "meta"
+    assert mask.dtype == torch.bool
+    assert isinstance(window_mask(2, before=1, after=0), np.ndarray)
 
 
 # ---- padding ----

@@ -359,6 +359,21 @@ CALLS = {
     "causal: offset None": lambda: a.causal_mask(3, offset=None),
     "causal: like list": lambda: a.causal_mask(3, like=[1.0]),
     "causal: like module": lambda: a.causal_mask(3, like=np),
+    "window: T float": lambda: a.window_mask(3.0, before=1, after=0),
+    "window: T negative": lambda: a.window_mask(-1, before=1, after=0),
+    "window: S zero": lambda: a.window_mask(3, 0, before=1, after=0),
+    "window: before missing": lambda: a.window_mask(3, after=0),
+    "window: before None": lambda: a.window_mask(3, before=None, after=0),
+    "window: before negative": lambda: a.window_mask(3, before=-1, after=0),
+    "window: after float": lambda: a.window_mask(3, before=1, after=0.5),
+    "window: after True": lambda: a.window_mask(3, before=1, after=True),
+    "window: after negative": lambda: a.window_mask(3, before=1, after=-2),
+    "window: offset float": lambda: a.window_mask(
+        3, before=1, after=0, offset=0.5
+    ),
+    "window: like list": lambda: a.window_mask(
+        3, before=1, after=0, like=[1.0]
+    ),
     "padding: list": lambda: a.padding_mask([1, 2], 3),
     "padding: floats": lambda: a.padding_mask(f(2), 3),
     "padding: booleans": lambda: a.padding_mask(yes(2), 3),

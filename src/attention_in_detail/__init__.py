@@ -17,6 +17,7 @@ from attention_in_detail.masks import (
     mask_from_torch_mha,
     mask_to_torch_mha,
     padding_mask,
+    window_mask,
 )
 from attention_in_detail.multi_head import (
     MultiHeadParameters,
@@ -80,4 +81,5 @@ __all__ = [
     "softmax",
     "softmax_jacobian",
     "split_heads",
+    "window_mask",
 ]

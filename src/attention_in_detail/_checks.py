@@ -358,6 +358,20 @@ def check_causal_mask(
         need_array("like", like)
 
 
+def check_window_mask(
+    T: Any,
+    S: Any = None,
+    *,
+    before: Any,
+    after: Any,
+    offset: Any = 0,
+    like: Any = None,
+) -> None:
+    check_causal_mask(T, S, offset=offset, like=like)
+    need_integer("before", before, least=0)
+    need_integer("after", after, least=0)
+
+
 def check_padding_mask(lengths: Any, S: Any) -> None:
     need_array("lengths", lengths)
     xp = array_namespace(lengths)

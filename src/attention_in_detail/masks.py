@@ -11,6 +11,7 @@ from attention_in_detail._checks import (
     check_mask_from_torch_mha,
     check_mask_to_torch_mha,
     check_padding_mask,
+    check_window_mask,
     checked,
 )
 from attention_in_detail.notation import (
@@ -29,6 +30,7 @@ __all__ = [
     "mask_from_torch_mha",
     "mask_to_torch_mha",
     "padding_mask",
+    "window_mask",
 ]
 
 
@@ -66,6 +68,47 @@ def causal_mask(
     i = xp.arange(T, device=where)[:, None]
     j = xp.arange(T if S is None else S, device=where)[None, :]
     return j <= i + offset
+
+
+@checked(check_window_mask)
+def window_mask(
+    T: Size,
+    S: Size | None = None,
+    *,
+    before: Size,
+    after: Size,
+    offset: Size = 0,
+    like: Array | None = None,
+) -> Bool[Array, "T S"]:
+    r"""Let each query attend to the keys near its own position.
+
+    .. math:: M_{ij} = [\, -\text{before} \le j - (i + \text{offset}) \le \text{after} \,]
+
+    Args:
+        T: the number of queries.
+        S: the number of keys; None means T.
+        before: how many keys before its own a query may attend to.
+        after: how many keys after its own; 0 makes the window causal.
+        offset: how many keys lie before the first query's own, as in
+            :func:`causal_mask`.
+        like: an array whose library and device the mask is to have; None means NumPy.
+
+    Returns:
+        The mask, shape (T, S), true = may attend. A query whose window holds no key has
+        a row without any true.
+
+    Raises:
+        TypeError: if a size is not an integer, or ``like`` not an array.
+        ValueError: if T, ``before`` or ``after`` is negative, or S below 1.
+
+    Source:
+        Zaheer et al. (2020), section 2, window attention.
+    """
+    xp, where = library_of(like)
+    i = xp.arange(T, device=where)[:, None]
+    j = xp.arange(T if S is None else S, device=where)[None, :]
+    distance = j - (i + int(offset))
+    return (distance >= -int(before)) & (distance <= int(after))
 
 
 @checked(check_padding_mask)
