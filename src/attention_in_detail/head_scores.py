@@ -71,8 +71,8 @@ def pattern_mass(
 ) -> Float[Array, "*batch"]:
     r"""Return the share of their weight that queries put on the keys of a pattern.
 
-    .. math:: m = \frac{1}{|R|} \sum_{i \in R} \sum_{j} P_{ij} A_{ij},
-        \qquad R = \{ i : P_{ij} = 1 \text{ for some } j \}
+    .. math:: m &= \frac{1}{|R|} \sum_{i \in R} \sum_{j} P_{ij} A_{ij}, \\
+        R &= \{ i : P_{ij} = 1 \text{ for some } j \}
 
     Args:
         weights: rows that sum to 1, shape (\*batch, T, S).
@@ -126,11 +126,15 @@ def uniform_mass(pattern: Bool[Array, "T S"]) -> float:
 
 @checked(check_patterns)
 def patterns(tokens: Sequence[str]) -> dict[str, Bool[Array, "T T"]]:
-    r"""Return the patterns of :data:`PATTERNS` for the tokens of a text.
+    r"""Return the patterns named in ``PATTERNS`` for the tokens of a text.
 
-    .. math:: P_{ij} = 1 \iff j = i - 1, \quad j = i + 1, \quad j = 1 < i, \quad
-        \text{token}_j = \text{token}_i \text{ and } j \ne i, \quad
-        \text{token}_j \text{ is punctuation and } j \ne i
+    .. math:: P_{ij} = 1 \iff \begin{cases}
+        j = i - 1 & \text{previous} \\
+        j = i + 1 & \text{next} \\
+        j = 1 < i & \text{first} \\
+        \text{token}_j = \text{token}_i,\ j \ne i & \text{same word} \\
+        \text{token}_j \in \{ . , ; \dots \},\ j \ne i & \text{punctuation}
+        \end{cases}
 
     Args:
         tokens: of one text, in order.

@@ -204,8 +204,8 @@ def encode(
 ]:
     r"""Run token numbers through all layers, and keep what each layer gave and where its heads looked.
 
-    .. math:: x^{(0)} = \operatorname{norm}(E_{\text{word}} + E_{\text{position}} + e), \qquad
-        x^{(l)} = \operatorname{EncoderLayer}_l(x^{(l-1)})
+    .. math:: x^{(0)} &= \operatorname{norm}(E_{\text{word}} + E_{\text{position}} + e), \\
+        x^{(l)} &= \operatorname{EncoderLayer}_l(x^{(l-1)})
 
     Args:
         model: from :func:`load_minilm`.
