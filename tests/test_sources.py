@@ -49,9 +49,11 @@ def test_the_docstrings_of_a_class_and_its_methods_are_left_out():
         if not inspect.isclass(getattr(attention_in_detail, name))
     ],
 )
-def test_every_public_function_can_be_shown(name):
-    shown = show_source(getattr(attention_in_detail, name))
-    assert f"def {name}(" in shown.code
+def test_every_public_function_and_class_can_be_shown(name):
+    thing = getattr(attention_in_detail, name)
+    shown = show_source(thing)
+    head = f"class {name}" if isinstance(thing, type) else f"def {name}("
+    assert head in shown.code
     ast.parse(shown.code)
 
 

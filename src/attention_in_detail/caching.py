@@ -46,8 +46,8 @@ class KeyValueCache:
     A cache is never changed: :meth:`append` and :meth:`take` return new ones.
 
     Attributes:
-        keys: shape (\*batch, h, S, D_k).
-        values: shape (\*batch, h, S, D_v).
+        keys: shape (h, S, D_k), behind the batch axes.
+        values: shape (h, S, D_v), behind the same.
 
     Raises:
         TypeError: if an array is not floating, or libraries, dtypes or devices are
@@ -58,8 +58,8 @@ class KeyValueCache:
         Shazeer (2019), section 2.4.
     """
 
-    keys: Float[Array, "*batch h S D_k"]
-    values: Float[Array, "*batch h S D_v"]
+    keys: Array  # (*batch, h, S, D_k)
+    values: Array  # (*batch, h, S, D_v)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "KeyValueCache":
         if args or kwargs:
@@ -129,7 +129,7 @@ class DecoderCache:
 
     own: tuple[KeyValueCache, ...]
     context: tuple[KeyValueCache, ...]
-    context_mask: Bool[Array, "..."] | None = None
+    context_mask: Array | None = None
 
     @property
     def length(self) -> int:

@@ -46,7 +46,7 @@ def greedy_decode(
         end: the token after the last.
         limit: how many tokens to take at most, the end token included.
         source_mask: as in :func:`attention_in_detail.encode`.
-        cached: whether to keep keys and values (:func:`decode_step`) or to compute
+        cached: whether to keep keys and values (:func:`attention_in_detail.decode_step`) or to compute
             everything anew for each token (:func:`attention_in_detail.decode`). The
             result is the same.
 
@@ -98,10 +98,8 @@ def greedy_decode(
 class Hypothesis(NamedTuple):
     """One sequence that a beam has found.
 
-    Attributes:
-        tokens: without the start token; the last is the end token, unless the limit cut
-            the sequence.
-        log_probability: the sum of the log-probabilities of all tokens.
+    Its ``tokens`` come without the start token; the last is the end token, unless the
+    limit cut the sequence. ``log_probability`` is the sum over all of them.
     """
 
     tokens: tuple[int, ...]

@@ -37,7 +37,7 @@ class Transformer(torch.nn.Module):
 
     The same function as :func:`attention_in_detail.transformer` with the parameters of
     :meth:`as_parameters`, and dropout in training: in the layers as
-    :class:`EncoderLayer` has it, and of the sums of embeddings and positions.
+    :class:`attention_in_detail.nn.EncoderLayer` has it, and of the sums of embeddings and positions.
 
     Args:
         V_s: the size of the source's vocabulary.
@@ -58,7 +58,7 @@ class Transformer(torch.nn.Module):
     Raises:
         TypeError: if a size is not an integer, or a flag not True or False.
         ValueError: if a size is below 1, D odd, or an option not allowed, as in
-            :class:`EncoderLayer`.
+            :class:`attention_in_detail.nn.EncoderLayer`.
 
     Source:
         Vaswani et al. (2017), sections 3 and 5.4. The embeddings start normal with
