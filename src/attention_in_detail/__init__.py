@@ -16,6 +16,13 @@ from attention_in_detail.decoding import (
     beam_decode,
     greedy_decode,
 )
+from attention_in_detail.encoder_decoder import (
+    TransformerParameters,
+    decode,
+    embed,
+    encode,
+    transformer,
+)
 from attention_in_detail.layers import (
     DecoderLayerParameters,
     EncoderLayerParameters,
@@ -56,13 +63,6 @@ from attention_in_detail.scaled_dot_product import (
     scores,
 )
 from attention_in_detail.sources import show_source
-from attention_in_detail.transformer import (
-    TransformerParameters,
-    decode,
-    embed,
-    encode,
-    transformer,
-)
 from attention_in_detail.trees import map_arrays
 
 __version__ = "0.1.0"

@@ -13,6 +13,10 @@ from attention_in_detail._transformer_checks import (
     check_key_value_cache,
     check_take,
 )
+from attention_in_detail.encoder_decoder import (
+    TransformerParameters,
+    decoder_run,
+)
 from attention_in_detail.layers import decoder_steps
 from attention_in_detail.masks import causal_mask, keep_rows
 from attention_in_detail.multi_head import (
@@ -24,10 +28,6 @@ from attention_in_detail.multi_head import (
 from attention_in_detail.notation import Array, Bool, Float, Integer
 from attention_in_detail.parameters import MultiHeadParameters
 from attention_in_detail.scaled_dot_product import attention
-from attention_in_detail.transformer import (
-    TransformerParameters,
-    decoder_run,
-)
 
 __all__ = [
     "DecoderCache",

@@ -11,12 +11,12 @@ from attention_in_detail._transformer_checks import (
     check_greedy_decode,
 )
 from attention_in_detail.caching import decode_step, decoder_cache
-from attention_in_detail.notation import Array, Bool, Float, Integer, Size
-from attention_in_detail.transformer import (
+from attention_in_detail.encoder_decoder import (
     TransformerParameters,
     decode,
     encode,
 )
+from attention_in_detail.notation import Array, Bool, Float, Integer, Size
 
 __all__ = ["Hypothesis", "beam_decode", "greedy_decode"]
 

@@ -13,6 +13,12 @@ from attention_in_detail._transformer_checks import (
     check_transformer_from_torch,
     check_transformer_module,
 )
+from attention_in_detail.encoder_decoder import (
+    TransformerParameters,
+    decoder_run,
+    encoder_run,
+    with_causal,
+)
 from attention_in_detail.nn.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -20,12 +26,6 @@ from attention_in_detail.nn.layers import (
 )
 from attention_in_detail.notation import Bool, Integer, Size
 from attention_in_detail.pointwise import LayerNormParameters
-from attention_in_detail.transformer import (
-    TransformerParameters,
-    decoder_run,
-    encoder_run,
-    with_causal,
-)
 
 __all__ = ["Transformer"]
 
