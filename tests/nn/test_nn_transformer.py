@@ -3,7 +3,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from tests.test_encoder_decoder import torch_logits
 
 from attention_in_detail import (
     greedy_decode,
@@ -21,6 +20,7 @@ from tests.layer_support import (
     torch_transformer,
 )
 from tests.support import B, D, S, T, close, h, numpy_of
+from tests.test_encoder_decoder import torch_logits
 
 SOURCE = torch.tensor(tokens(B, S, V=V_s, seed=1))
 TARGET = torch.tensor(tokens(B, T, V=V_t, seed=2))
