@@ -267,7 +267,7 @@ def test_a_beam_that_forgets_nothing_finds_what_trying_all_finds(
 
 def test_a_wider_beam_finds_what_greedy_misses():
     better = 0
-    for seed in range(2):
+    for seed in (3, 4):  # drawn models that mislead the greedy one
         p = transformer_parameters(seed=seed, V_t=4)
         p = replace(p, W_output=p.W_output / 4)  # less sure of itself
         for b in range(B):
@@ -278,8 +278,8 @@ def test_a_wider_beam_finds_what_greedy_misses():
             assert len(two) == 4
             scores = [x.log_probability for x in two]
             assert scores == sorted(scores, reverse=True)
-            better += scores[0] > one[0].log_probability + 1e-9
-    assert better
+            better += scores[0] > one[0].log_probability + 0.5
+    assert better >= B
 
 
 def test_a_beam_scores_what_the_model_says():
