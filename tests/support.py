@@ -63,7 +63,7 @@ def leaves(*arrays, dtype=torch.float64):
     ]
 
 
-def close(actual, desired, tolerance=1e-12):
+def assert_close(actual, desired, tolerance=1e-12):
     """Assert equality: of shape, of NaN, and of numbers up to ``tolerance`` times max(1, size)."""
     actual, desired = numpy_of(actual), numpy_of(desired)
     assert actual.shape == desired.shape

@@ -28,7 +28,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     coin,
     h,
     normal,
@@ -238,7 +238,7 @@ def test_the_standard_alone_gives_what_numpy_gives(call):
         if one is not None:
             assert type(one) is type(xp.asarray(0))
             assert str(one.dtype).endswith(str(other.dtype))
-            close(one, other, 1e-14)
+            assert_close(one, other, 1e-14)
 
 
 @pytest.mark.parametrize("name", ["float32", "float64"])

@@ -23,7 +23,7 @@ import torch
 from attention_in_detail import scores, shape_checked, softmax
 from attention_in_detail._arrays import narrowed, widened
 from attention_in_detail.notation import Array, Float
-from tests.support import close, normal
+from tests.support import assert_close, normal
 
 X = np.array([[2.0, 0, 0], [0, 3, 0], [0, 0, 1], [1, 0, 2]])
 W = np.array([[1.0, 0], [0, 1], [2, -1]])
@@ -154,8 +154,8 @@ def test_the_eight_dot_products_are_those_of_the_table():
 
 def test_the_softmax_of_two_rows_of_logarithms_by_hand():
     shares = softmax(np.log([[1.0, 2, 5], [3, 3, 2]]))
-    close(shares, np.array([[1, 2, 5], [3, 3, 2]]) / 8, 1e-15)
-    close(shares.sum(1), np.ones(2), 1e-15)
+    assert_close(shares, np.array([[1, 2, 5], [3, 3, 2]]) / 8, 1e-15)
+    assert_close(shares.sum(1), np.ones(2), 1e-15)
 
 
 def test_each_row_of_a_softmax_is_a_problem_of_its_own():
@@ -179,15 +179,15 @@ def test_shares_are_positive_sum_to_one_and_have_the_ratio_of_powers():
     Z = 3 * normal(4, 5)
     A = softmax(Z)
     assert (A > 0).all()
-    close(A.sum(1), np.ones(4), 1e-15)
+    assert_close(A.sum(1), np.ones(4), 1e-15)
     ratios = A[:, :, None] / A[:, None, :]
-    close(ratios, np.exp(Z[:, :, None] - Z[:, None, :]), 1e-12)
+    assert_close(ratios, np.exp(Z[:, :, None] - Z[:, None, :]), 1e-12)
 
 
 def test_another_number_added_to_each_row_changes_nothing():
     Z = np.log([[1.0, 2, 5], [3, 3, 2]])
     shifted = Z + np.array([[100.0], [-7.0]])
-    close(softmax(shifted), softmax(Z), 1e-13)
+    assert_close(softmax(shifted), softmax(Z), 1e-13)
     # A number added to a column does.
     moved = softmax(Z + np.array([1.0, 0, 0])) - softmax(Z)
     assert np.abs(moved).max() > 0.1
@@ -195,7 +195,7 @@ def test_another_number_added_to_each_row_changes_nothing():
 
 def test_a_thousand_overflows_nothing():
     shares = softmax(np.array([1000, 1000 + np.log(2)]))
-    close(shares, np.array([1, 2]) / 3, 1e-12)
+    assert_close(shares, np.array([1, 2]) / 3, 1e-12)
     with np.errstate(over="ignore"):
         assert np.exp(1000.0) == np.inf
 
@@ -208,7 +208,7 @@ def test_products_transposes_and_softmax_act_on_each_sheet_by_itself():
     for b in range(5):
         assert np.array_equal((batch @ W)[b], batch[b] @ W)
         assert np.array_equal(batch.mT[b], batch[b].T)
-        close(softmax(batch)[b], softmax(batch[b]), 1e-15)
+        assert_close(softmax(batch)[b], softmax(batch[b]), 1e-15)
 
 
 @pytest.mark.parametrize("queries", [Q, Q[None]])
@@ -217,7 +217,7 @@ def test_two_rows_are_compared_with_each_of_five_sentences(queries):
     z = scores(queries, batch)
     assert z.shape == (5, 2, 4)
     for b in range(5):
-        close(z[b], scores(Q, batch[b]), 1e-14)
+        assert_close(z[b], scores(Q, batch[b]), 1e-14)
 
 
 def test_two_unequal_sizes_in_front_cannot_be_matched():
@@ -238,14 +238,14 @@ def test_t_reverses_all_axes_and_mt_the_last_two():
     assert batch.T.shape == (3, 4, 5)
     with pytest.raises(ValueError, match="matmul"):
         batch @ batch.T
-    close(X.T, X.mT, 0)
+    assert_close(X.T, X.mT, 0)
 
 
 def test_t_on_a_stack_of_equal_sizes_mixes_the_sheets():
     cube = np.random.default_rng(0).integers(-3, 4, size=(3, 3, 3)) * 1.0
     right, wrong = cube @ cube.mT, cube @ cube.T
-    close(right, np.einsum("bid,bjd->bij", cube, cube), 0)
-    close(wrong, np.einsum("bid,jdb->bij", cube, cube), 0)
+    assert_close(right, np.einsum("bid,bjd->bij", cube, cube), 0)
+    assert_close(wrong, np.einsum("bid,jdb->bij", cube, cube), 0)
     for product in (right, wrong):
         assert isinstance(product, Float[Array, "B S S"])
     assert (right != wrong).mean() > 0.5
@@ -272,9 +272,9 @@ def test_the_third_row_is_as_worked_by_hand():
     row = np.array([1.0, 0, -1]) @ K.T
     assert row.tolist() == [2, 0, -1, -1]
     shares = softmax(np.log(2) * row)
-    close(shares, np.array([8, 2, 1, 1]) / 12, 1e-15)
+    assert_close(shares, np.array([8, 2, 1, 1]) / 12, 1e-15)
     assert shares.argmax() == CATS
-    close(shares[CATS] / shares[ON], np.array(8.0), 1e-14)
+    assert_close(shares[CATS] / shares[ON], np.array(8.0), 1e-14)
 
 
 # ex-notation-break
@@ -297,5 +297,5 @@ def test_rows_of_the_same_shares_differ_by_one_number():
     """From the shares alone the row comes back, up to its height."""
     z = 3 * normal(6)
     back = np.log(softmax(z)) - z
-    close(back, np.full(6, back[0]), 1e-13)
-    close(back[0], -np.log(np.exp(z).sum()), 1e-13)
+    assert_close(back, np.full(6, back[0]), 1e-13)
+    assert_close(back[0], -np.log(np.exp(z).sum()), 1e-13)

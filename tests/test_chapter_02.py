@@ -24,7 +24,7 @@ from attention_in_detail import (
     softmax,
 )
 from attention_in_detail._arrays import narrowed, widened
-from tests.support import close, normal
+from tests.support import assert_close, normal
 
 UNIT = np.sqrt(3) * np.log(2)
 ASKED = np.array([[2.0, 0, -1], [0, 2, 0], [0, 0, 1], [0, 0, 0]])
@@ -43,29 +43,31 @@ POWERS = np.array(  # 2 to the power of each dot product
 
 def test_the_dot_products_worked_by_hand_are_those_of_the_scores():
     by_hand = [[0, 2, 0, 0, 0], [0, 0, 2, 0, 0], [0, 0, 0, 0, 2], [0] * 5]
-    close(ASKED @ KEYS.T, np.array(by_hand), 0)
-    close(scores(QUERIES, KEYS), np.log(2) * np.array(by_hand), 1e-15)
+    assert_close(ASKED @ KEYS.T, np.array(by_hand), 0)
+    assert_close(
+        scores(QUERIES, KEYS), np.log(2) * np.array(by_hand), 1e-15
+    )
     assert UNIT.round(1) == 1.2
 
 
 def test_the_weights_are_the_fractions_worked_by_hand():
     by_hand = POWERS / np.array([[8], [8], [8], [5]])
-    close(attention_weights(QUERIES, KEYS), by_hand, 1e-15)
+    assert_close(attention_weights(QUERIES, KEYS), by_hand, 1e-15)
 
 
 def test_the_outputs_are_those_worked_by_hand():
     assert (POWERS[0] @ VALUES).tolist() == [44, 16]
     by_hand = np.array([[5.5, 2], [2.5, 5], [4, 2], [4, 3.2]])
-    close(attention(QUERIES, KEYS, VALUES), by_hand, 1e-14)
+    assert_close(attention(QUERIES, KEYS, VALUES), by_hand, 1e-14)
 
 
 def test_a_query_that_fits_nothing_gets_the_plain_mean():
     mean = VALUES.mean(0)
-    close(attention(np.zeros((1, 3)), KEYS, VALUES)[0], mean, 1e-15)
+    assert_close(attention(np.zeros((1, 3)), KEYS, VALUES)[0], mean, 1e-15)
     # Not zero, and yet the same for all keys: only the second coordinate.
     keys = np.concatenate([KEYS[:, :1], np.ones((5, 1)), KEYS[:, 2:]], 1)
     fits_none = np.array([[0.0, 3, 0]])
-    close(attention(fits_none, keys, VALUES)[0], mean, 1e-14)
+    assert_close(attention(fits_none, keys, VALUES)[0], mean, 1e-14)
 
 
 @pytest.mark.parametrize("step", [1e-3, 1e-6])
@@ -78,7 +80,7 @@ def test_a_small_change_of_the_query_is_a_small_change_of_the_output(step):
 def test_weights_are_positive_and_together_one():
     weights = attention_weights(QUERIES, KEYS)
     assert (weights > 0).all()
-    close(weights.sum(1), np.ones(4), 1e-15)
+    assert_close(weights.sum(1), np.ones(4), 1e-15)
 
 
 def test_widening_does_nothing_to_numbers_in_double_precision():
@@ -102,8 +104,8 @@ def test_a_key_that_changes_moves_the_rows_whose_score_with_it_changed():
     softer[4] = [1, 0, 1]
     before = attention_weights(QUERIES, KEYS)
     after = attention_weights(QUERIES, softer)
-    close(after[0], np.array([1, 4, 1, 1, 2]) / 9, 1e-15)
-    close(after[2], np.array([1, 1, 1, 1, 2]) / 6, 1e-15)
+    assert_close(after[0], np.array([1, 4, 1, 1, 2]) / 9, 1e-15)
+    assert_close(after[2], np.array([1, 1, 1, 1, 2]) / 6, 1e-15)
     assert (before[[0, 2]] != after[[0, 2]]).all()
     assert np.array_equal(before[[1, 3]], after[[1, 3]])
 
@@ -125,7 +127,7 @@ def test_self_attention_makes_queries_keys_and_values_from_one_sequence():
         8, 1, D_q=6, D_k=6, D_v=6, bias=False, output=False, seed=2
     )
     by_formula = softmax((X @ p.W_Q) @ (X @ p.W_K).T / np.sqrt(8))
-    close(self_attention(p, X), by_formula @ (X @ p.W_V), 1e-13)
+    assert_close(self_attention(p, X), by_formula @ (X @ p.W_V), 1e-13)
 
 
 def test_no_sequence_of_a_batch_sees_another():
@@ -145,8 +147,8 @@ def test_a_softmax_along_the_queries_shows_in_its_row_sums():
     wrong = softmax(scores(QUERIES, KEYS), axis=-2)
     assert wrong.shape == attention_weights(QUERIES, KEYS).shape
     assert (wrong > 0).all()
-    close(wrong.sum(1), np.array([19, 19, 19, 13]) / 14, 1e-14)
-    close(wrong.sum(0), np.ones(5), 1e-14)
+    assert_close(wrong.sum(1), np.array([19, 19, 19, 13]) / 14, 1e-14)
+    assert_close(wrong.sum(0), np.ones(5), 1e-14)
 
 
 # ex-attention-hand
@@ -155,8 +157,8 @@ def test_a_softmax_along_the_queries_shows_in_its_row_sums():
 def test_the_fifth_question_is_answered_as_worked_by_hand():
     query = UNIT * np.array([[1.0, 1, 0]])
     y, weights = attention(query, KEYS, VALUES, return_weights=True)
-    close(weights[0], np.array([1, 2, 2, 1, 2]) / 8, 1e-15)
-    close(y[0], np.array([4.0, 3.0]), 1e-14)
+    assert_close(weights[0], np.array([1, 2, 2, 1, 2]) / 8, 1e-15)
+    assert_close(y[0], np.array([4.0, 3.0]), 1e-14)
 
 
 # ex-attention-constant
@@ -166,7 +168,7 @@ def test_identical_values_come_back_and_not_from_the_wrong_axis():
     v = np.array([3.0, -5.0])
     alike = np.tile(v, (6, 1))
     q, k = 3 * normal(4, 3, seed=5), 3 * normal(6, 3, seed=6)
-    close(attention(q, k, alike), np.tile(v, (4, 1)), 1e-14)
+    assert_close(attention(q, k, alike), np.tile(v, (4, 1)), 1e-14)
     wrong = softmax(scores(q, k), axis=-2) @ alike
     assert (np.abs(wrong - v) > 0.1).any(axis=1).all()
 
@@ -179,9 +181,9 @@ def test_long_queries_look_up_the_best_key_and_share_a_tie():
     assert weights.round(3)[:3].tolist() == np.eye(5)[[1, 2, 4]].tolist()
     for factor in (1, 10, 100, 1e6):
         tie = attention_weights(factor * QUERIES, KEYS)[3]
-        close(tie, np.full(5, 1 / 5), 1e-15)
+        assert_close(tie, np.full(5, 1 / 5), 1e-15)
     two_best = np.array([[0.0, 1], [1, 0], [1, 0], [-1, 0]])
-    close(
+    assert_close(
         attention_weights(np.array([[1e4, 0.0]]), two_best)[0],
         np.array([0, 0.5, 0.5, 0]),
         1e-15,

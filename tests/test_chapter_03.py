@@ -30,7 +30,7 @@ from attention_in_detail import (
     softmax,
     softmax_jacobian,
 )
-from tests.support import close, normal
+from tests.support import assert_close, normal
 
 QUERY = np.log(2) * np.array([[2.0, 1, 1, 0]])
 KEYS = np.array(
@@ -83,10 +83,10 @@ def test_a_score_needs_one_key_and_a_weight_needs_all():
 def test_one_row_is_as_worked_by_hand():
     products = np.array([[2, 1, 1, 0]]) @ KEYS.T
     assert products[0].tolist() == [6, 4, 2, 0, 0]
-    close(scores(QUERY, KEYS) / np.log(2), products / 2, 1e-15)
+    assert_close(scores(QUERY, KEYS) / np.log(2), products / 2, 1e-15)
     y, weights = attention(QUERY, KEYS, VALUES, return_weights=True)
-    close(weights[0], np.array([8, 4, 2, 1, 1]) / 16, 1e-15)
-    close(y[0], np.array([6.0, 5.0]), 1e-14)
+    assert_close(weights[0], np.array([8, 4, 2, 1, 1]) / 16, 1e-15)
+    assert_close(y[0], np.array([6.0, 5.0]), 1e-14)
 
 
 # prop-weighted-sum
@@ -96,7 +96,9 @@ def test_each_output_is_the_weighted_sum_of_the_values_and_in_their_hull():
     q, k, v = (normal(*s) for s in ((9, 3), (6, 3), (6, 2)))
     Y, A = attention(3 * q, k, v, return_weights=True)
     for y, weights in zip(Y, A, strict=True):
-        close(y, sum(a * row for a, row in zip(weights, v, strict=True)))
+        assert_close(
+            y, sum(a * row for a, row in zip(weights, v, strict=True))
+        )
         assert in_hull(y, v)
     assert not in_hull(v.max(0) + 0.1, v)
 
@@ -144,10 +146,10 @@ def test_projections_drawn_at_random_make_queries_and_keys_of_unit_variance():
 def test_entropy_of_the_row_by_hand():
     """1/2 · 1 + 1/4 · 2 + 1/8 · 3 + 2 · 1/16 · 4 = 1.875 bits, of log₂ 5."""
     share = entropy_share(attention_weights(QUERY, KEYS)[0])
-    close(share * np.log2(5), np.array(1.875), 1e-14)
+    assert_close(share * np.log2(5), np.array(1.875), 1e-14)
     assert share.round(2) == 0.81
     assert entropy_share(np.array([0.0, 1, 0])) == 0
-    close(entropy_share(np.full(7, 1 / 7)), np.array(1.0), 1e-14)
+    assert_close(entropy_share(np.full(7, 1 / 7)), np.array(1.0), 1e-14)
 
 
 @pytest.fixture(scope="module")
@@ -225,13 +227,15 @@ def test_the_query_gradient_is_the_scale_times_jacobian_times_keys():
         lambda x: attention_weights(x[None], k, scale=scale)[0], q
     )
     rows = attention_weights(q[None], k, scale=scale)[0]
-    close(scale * softmax_jacobian(rows) @ k, exact, 1e-14)
+    assert_close(scale * softmax_jacobian(rows) @ k, exact, 1e-14)
 
 
 def test_the_squared_norm_of_a_product_is_a_sum_over_the_squared_keys():
     """What the page computes in place of J K: the sum of (J K Kᵀ) * J."""
     k, J = normal(5, 3), softmax_jacobian(softmax(normal(5)))
-    close(((J @ k @ k.T) * J).sum(), (np.linalg.norm(J @ k) ** 2), 1e-13)
+    assert_close(
+        ((J @ k @ k.T) * J).sum(), (np.linalg.norm(J @ k) ** 2), 1e-13
+    )
 
 
 def test_divided_by_the_root_gradients_do_not_know_the_width(measured):
@@ -314,7 +318,7 @@ def test_the_mean_score_of_correlated_pairs_grows_as_the_root(rho, width):
 
 def test_a_score_of_sixteen_beats_sixty_three_of_three():
     weight = softmax(np.array([16.0] + 63 * [3.0]))[0]
-    close(weight, np.array(1 / (1 + 63 * math.exp(-13))), 1e-14)
+    assert_close(weight, np.array(1 / (1 + 63 * math.exp(-13))), 1e-14)
     assert weight > 0.999
 
 
@@ -323,8 +327,8 @@ def test_a_score_of_sixteen_beats_sixty_three_of_three():
 
 def test_a_cold_softmax_shares_among_the_best_and_a_hot_one_among_all():
     z = np.array([0.3, 2.0, -1.0, 2.0, 1.9])
-    close(softmax(z / 1e-3), np.array([0, 0.5, 0, 0.5, 0]), 1e-12)
-    close(softmax(z / 1e9), np.full(5, 1 / 5), 1e-8)
+    assert_close(softmax(z / 1e-3), np.array([0, 0.5, 0, 0.5, 0]), 1e-12)
+    assert_close(softmax(z / 1e9), np.full(5, 1 / 5), 1e-8)
 
 
 def test_temperatures_of_the_row_by_hand():
@@ -334,7 +338,7 @@ def test_temperatures_of_the_row_by_hand():
             QUERY, KEYS, VALUES, scale=1 / (2 * tau), return_weights=True
         )
         rows[tau], outputs[tau] = a[0], y[0]
-    close(rows[0.5], np.array([64, 16, 4, 1, 1]) / 86, 1e-14)
+    assert_close(rows[0.5], np.array([64, 16, 4, 1, 1]) / 86, 1e-14)
     assert rows[0.5][0].round(3) == 0.744
     assert rows[2].round(3).tolist() == [0.343, 0.243, 0.172, 0.121, 0.121]
     assert entropy_share(rows[0.5]).round(2) == 0.48
@@ -347,7 +351,9 @@ def test_the_other_scales_are_temperatures():
     q, k = normal(3, 9), normal(5, 9)
     z = scores(q, k)
     for scale, tau in ((1, 1 / 3), (1 / 9, 3)):
-        close(attention_weights(q, k, scale=scale), softmax(z / tau), 1e-14)
+        assert_close(
+            attention_weights(q, k, scale=scale), softmax(z / tau), 1e-14
+        )
 
 
 # prop-softmax-shift; A softmax that does not overflow
@@ -359,7 +365,7 @@ def test_the_formula_as_it_stands_overflows_and_softmax_does_not():
         assert np.isnan(np.exp(z) / np.exp(z).sum()).all()
         assert np.exp(710.0) == np.inf
     for c in (0, 1000, -1e6):
-        close(softmax(z - c), softmax(np.array([0.0, 1, 2])), 1e-9)
+        assert_close(softmax(z - c), softmax(np.array([0.0, 1, 2])), 1e-9)
 
 
 def test_a_weight_is_at_most_the_exponential_of_its_distance_to_the_best():
@@ -385,7 +391,7 @@ def test_twelve_is_beyond_half_precision_and_its_softmax_is_not():
     assert np.isinf(powers).tolist() == [True, False, False]
     assert powers[1] == 59872
     exact = np.exp([0.0, -1, -2]) / np.exp([0.0, -1, -2]).sum()
-    close(softmax(half), exact, 5e-4)
+    assert_close(softmax(half), exact, 5e-4)
     assert exact.round(3).tolist() == [0.665, 0.245, 0.09]
 
 
@@ -404,7 +410,7 @@ def test_a_score_is_neither_symmetric_nor_bounded():
     x, W = normal(4, 6, seed=1), normal(2, 6, 3, seed=2)
     z = scores(x @ W[0], x @ W[1])
     assert np.abs(z - z.T).max() > 1
-    close(scores(x @ W[0], 2 * x @ W[1]), 2 * z, 1e-14)
+    assert_close(scores(x @ W[0], 2 * x @ W[1]), 2 * z, 1e-14)
 
 
 # What can go wrong
@@ -415,7 +421,7 @@ def test_a_wrong_scale_passes_every_check_but_equality(scale):
     right = attention_weights(QUERY, KEYS)
     wrong = attention_weights(QUERY, KEYS, scale=scale)
     assert wrong.shape == right.shape
-    close(wrong.sum(), np.array(1.0), 1e-14)
+    assert_close(wrong.sum(), np.array(1.0), 1e-14)
     assert wrong.argmax() == right.argmax() == 0
     assert np.abs(wrong - right).max() > 0.1
 
@@ -423,13 +429,13 @@ def test_a_wrong_scale_passes_every_check_but_equality(scale):
 @pytest.mark.parametrize("scale", [1, None])
 def test_at_width_one_all_scales_are_one(scale):
     q, k = normal(3, 1), normal(5, 1)
-    close(scores(q, k, scale=scale), q @ k.T, 0)
+    assert_close(scores(q, k, scale=scale), q @ k.T, 0)
 
 
 def test_the_root_of_the_width_of_the_model_is_a_temperature_of_root_h():
     """D = 16, h = 4: the hand example at temperature 2. With one head nothing shows."""
     wrong = attention_weights(QUERY, KEYS, scale=1 / np.sqrt(16))
-    close(wrong, softmax(scores(QUERY, KEYS) / np.sqrt(4)), 1e-15)
+    assert_close(wrong, softmax(scores(QUERY, KEYS) / np.sqrt(4)), 1e-15)
     assert np.abs(wrong - attention_weights(QUERY, KEYS)).max() > 0.1
     one_head = attention_weights(QUERY, KEYS, scale=1 / np.sqrt(4 * 1))
     assert np.array_equal(one_head, attention_weights(QUERY, KEYS))
@@ -440,12 +446,14 @@ def test_the_root_of_the_width_of_the_model_is_a_temperature_of_root_h():
 
 def test_the_jacobian_at_a_tie_a_winner_and_a_draw():
     tie = softmax_jacobian(np.array([0.5, 0.5, 0]))
-    close(tie, np.array([[1.0, -1, 0], [-1, 1, 0], [0, 0, 0]]) / 4, 0)
+    assert_close(
+        tie, np.array([[1.0, -1, 0], [-1, 1, 0], [0, 0, 0]]) / 4, 0
+    )
     assert np.linalg.norm(tie) == 0.5
     assert not softmax_jacobian(np.array([1.0, 0, 0])).any()
     for n in (2, 7, 64):
         even = np.linalg.norm(softmax_jacobian(np.full(n, 1 / n)))
-        close(even, np.array(np.sqrt(n - 1) / n), 1e-14)
+        assert_close(even, np.array(np.sqrt(n - 1) / n), 1e-14)
     assert even.round(3) == 0.124
 
 
@@ -466,10 +474,14 @@ def test_random_signs_have_variance_d_and_zeros_and_ones_have_not():
 
 def test_a_vector_added_to_all_keys_changes_no_weight_and_to_queries_does():
     q, k, b = normal(3, 4, seed=1), normal(5, 4, seed=2), normal(4, seed=3)
-    close(attention_weights(q, k + b), attention_weights(q, k), 1e-14)
+    assert_close(
+        attention_weights(q, k + b), attention_weights(q, k), 1e-14
+    )
     moved = attention_weights(q + b, k) - attention_weights(q, k)
     assert np.abs(moved).max() > 0.05
     # Unless b · k is the same for all keys.
     k[:, 3] = 1
     b = np.array([0.0, 0, 0, 2])
-    close(attention_weights(q + b, k), attention_weights(q, k), 1e-14)
+    assert_close(
+        attention_weights(q + b, k), attention_weights(q, k), 1e-14
+    )

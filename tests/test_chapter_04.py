@@ -38,7 +38,7 @@ from attention_in_detail import (
     self_attention,
     sinusoidal_positions,
 )
-from tests.support import close, normal
+from tests.support import assert_close, normal
 
 P = MultiHeadParameters.init(6, 1, bias=False, seed=5)
 Q, K, V = normal(4, 3, seed=1), normal(5, 3, seed=2), normal(5, 2, seed=3)
@@ -59,7 +59,7 @@ def test_a_word_comes_out_alike_in_both_headlines():
     dog, bites, man = normal(3, 6, seed=4)
     news = self_attention(P, np.stack([dog, bites, man]))
     headline = self_attention(P, np.stack([man, bites, dog]))
-    close(news[0], headline[2], 1e-14)
+    assert_close(news[0], headline[2], 1e-14)
     assert apart(news[0], headline[0])
 
 
@@ -80,7 +80,7 @@ def test_a_row_is_a_function_of_its_query_and_all_keys_and_values():
         powers = [math.exp(q @ k / math.sqrt(3)) for k in K]
         total = math.fsum(powers)
         f = sum(w / total * v for w, v in zip(powers, V, strict=True))
-        close(y, f, 1e-14)
+        assert_close(y, f, 1e-14)
 
 
 # thm-permutation
@@ -90,10 +90,10 @@ def test_permutation_matrices_come_out_of_the_queries_and_vanish_in_the_keys():
     Y = attention(Q, K, V)
     PM = permutation_matrix([2, 0, 3, 1])
     R = permutation_matrix([4, 2, 0, 1, 3])
-    close(PM.T @ PM, np.eye(4), 0)
+    assert_close(PM.T @ PM, np.eye(4), 0)
     assert np.array_equal(PM @ Q, Q[[2, 0, 3, 1]])
-    close(attention(PM @ Q, K, V), PM @ Y, 1e-14)
-    close(attention(Q, R @ K, R @ V), Y, 1e-14)
+    assert_close(attention(PM @ Q, K, V), PM @ Y, 1e-14)
+    assert_close(attention(Q, R @ K, R @ V), Y, 1e-14)
     for wrong in (attention(Q, R @ K, V), attention(Q, K, R @ V), PM @ Y):
         assert apart(wrong, Y)
 
@@ -108,17 +108,17 @@ def test_self_attention_by_its_formula_is_equivariant():
     def f(X):
         return attention(X @ P.W_Q, X @ P.W_K, X @ P.W_V)
 
-    close(f(PM @ X), PM @ f(X), 1e-14)
+    assert_close(f(PM @ X), PM @ f(X), 1e-14)
     assert apart(f(PM @ X), f(X))
 
 
 def test_the_two_words_by_hand_swap_their_outputs():
     X = np.array([[0.0], [1.0]])
     by_hand = np.array([[0.5], [math.e / (1 + math.e)]])
-    close(attention(X, X, X), by_hand, 1e-15)
+    assert_close(attention(X, X, X), by_hand, 1e-15)
     assert by_hand[1, 0].round(3) == 0.731
     swapped = X[::-1]
-    close(attention(swapped, swapped, swapped), by_hand[::-1], 1e-15)
+    assert_close(attention(swapped, swapped, swapped), by_hand[::-1], 1e-15)
 
 
 # def-positions
@@ -129,9 +129,9 @@ def test_the_clock_hands_turn_as_the_page_says():
     PE = sinusoidal_positions(20_000, 8)
     first = np.unwrap(np.arctan2(PE[:, 0], PE[:, 1]))
     last = np.unwrap(np.arctan2(PE[:, 6], PE[:, 7]))
-    close(np.diff(first), np.ones(19_999), 1e-9)
+    assert_close(np.diff(first), np.ones(19_999), 1e-9)
     turn = 2 * np.pi / (last[-1] / 19_999)
-    close(turn, np.array(2 * np.pi * 10000 ** (6 / 8)), 1e-9)
+    assert_close(turn, np.array(2 * np.pi * 10000 ** (6 / 8)), 1e-9)
     assert turn.round() == 6283
 
 
@@ -151,7 +151,7 @@ def test_positions_that_move_with_their_words_obey_the_law_again():
     X = normal(6, 6, seed=7)
     where, order = sinusoidal_positions(6, 6), [3, 0, 5, 1, 4, 2]
     Y = self_attention(P, X + where)
-    close(self_attention(P, (X + where)[order]), Y[order], 1e-14)
+    assert_close(self_attention(P, (X + where)[order]), Y[order], 1e-14)
     assert apart(self_attention(P, X[order] + where), Y[order])
 
 
@@ -221,7 +221,7 @@ def test_one_causal_layer_sees_the_past_as_a_set_and_two_do_not():
     def two(X):
         return self_attention(second, one(X), mask=mask)
 
-    close(one(tokens[order])[-1], one(tokens)[-1], 1e-13)
+    assert_close(one(tokens[order])[-1], one(tokens)[-1], 1e-13)
     assert np.abs(two(tokens[order])[-1] - two(tokens)[-1]).max() > 1e-3
 
 
@@ -234,7 +234,7 @@ def test_without_a_mask_a_second_layer_sees_a_set_as_well():
         self_attention(second, self_attention(P, X))[-1]
         for X in (tokens, tokens[order])
     ]
-    close(two[0], two[1], 1e-13)
+    assert_close(two[0], two[1], 1e-13)
 
 
 # Not symmetric
@@ -245,9 +245,9 @@ def test_scores_are_symmetric_where_the_product_of_the_matrices_is():
     W_Q = normal(6, 6, seed=10)
     symmetric = W_Q @ W_Q.T  # of W_Q and itself
     W_K = np.linalg.solve(W_Q, symmetric + np.eye(6)).T
-    close(W_Q @ W_K.T, symmetric + np.eye(6), 1e-11)  # W_K ≠ W_Q
+    assert_close(W_Q @ W_K.T, symmetric + np.eye(6), 1e-11)  # W_K ≠ W_Q
     z = scores(X @ W_Q, X @ W_K)
-    close(z, z.T, 1e-11)
+    assert_close(z, z.T, 1e-11)
     weights = attention_weights(X @ W_Q / 4, X @ W_K / 4)
     assert apart(weights, weights.T)
     other = scores(X @ P.W_Q, X @ P.W_K)
@@ -260,14 +260,14 @@ def test_scores_are_symmetric_where_the_product_of_the_matrices_is():
 def test_which_law_holds_for_each_swap():
     Y = attention(Q, K, V)
     queries, pair = [0, 2, 1, 3], [0, 3, 2, 1, 4]
-    close(attention(Q[queries], K, V), Y[queries], 1e-14)  # a
+    assert_close(attention(Q[queries], K, V), Y[queries], 1e-14)  # a
     assert apart(attention(Q, K, V[pair]), Y)  # b
-    close(attention(Q, K[pair], V[pair]), Y, 1e-14)  # c
+    assert_close(attention(Q, K[pair], V[pair]), Y, 1e-14)  # c
     X = normal(4, 6, seed=11)
-    close(
+    assert_close(
         self_attention(P, X[queries]), self_attention(P, X)[queries], 1e-14
     )  # d
-    close(
+    assert_close(
         self_attention(P, X[queries]).mean(0),
         self_attention(P, X).mean(0),
         1e-14,
@@ -277,10 +277,10 @@ def test_which_law_holds_for_each_swap():
 def test_a_swap_of_two_equal_values_or_of_equal_weights_changes_nothing():
     pair, same = [0, 3, 2, 1, 4], V.copy()
     same[3] = same[1]
-    close(attention(Q, K, same[pair]), attention(Q, K, same), 1e-14)
+    assert_close(attention(Q, K, same[pair]), attention(Q, K, same), 1e-14)
     keys = K.copy()
     keys[3] = keys[1]
-    close(attention(Q, keys, V[pair]), attention(Q, keys, V), 1e-14)
+    assert_close(attention(Q, keys, V[pair]), attention(Q, keys, V), 1e-14)
 
 
 # ex-remarks-twice
@@ -292,21 +292,25 @@ def test_a_key_that_is_there_twice_counts_twice():
 
     powers = np.exp(scores(Q, K)) * np.array([1, 1, 1, 1, 2])
     expected = powers / powers.sum(1, keepdims=True) @ V
-    close(attention(Q, *twice(K, V)), expected, 1e-14)
+    assert_close(attention(Q, *twice(K, V)), expected, 1e-14)
     assert apart(attention(Q, *twice(K, V)), attention(Q, K, V))
     # It does not show where the values are alike,
     alike = np.ones((5, 2))
-    close(attention(Q, *twice(K, alike)), attention(Q, K, alike), 1e-14)
+    assert_close(
+        attention(Q, *twice(K, alike)), attention(Q, K, alike), 1e-14
+    )
     # where the copied value is the output that was there (one query),
     values = V.copy()
     values[-1] = attention(Q[:1], K[:-1], V[:-1])[0]
     before = attention(Q[:1], K, values)
-    close(before[0], values[-1], 1e-14)
-    close(attention(Q[:1], *twice(K, values)), before, 1e-14)
+    assert_close(before[0], values[-1], 1e-14)
+    assert_close(attention(Q[:1], *twice(K, values)), before, 1e-14)
     # or where its weight is 0.
     far = K.copy()
     far[-1] = -1e4 * Q[0]
-    close(attention(Q[:1], *twice(far, V)), attention(Q[:1], far, V), 1e-14)
+    assert_close(
+        attention(Q[:1], *twice(far, V)), attention(Q[:1], far, V), 1e-14
+    )
 
 
 # ex-remarks-clock
@@ -319,5 +323,5 @@ def test_the_dot_product_of_two_positions_depends_on_their_distance_alone():
     for distance in range(-8, 9):
         diagonal = np.diagonal(z, distance)
         expected = np.cos(distance * rates).sum()
-        close(diagonal, np.full(9 - abs(distance), expected), 1e-13)
-    close(np.diagonal(z), np.full(9, 8 / 2), 1e-14)
+        assert_close(diagonal, np.full(9 - abs(distance), expected), 1e-13)
+    assert_close(np.diagonal(z), np.full(9, 8 / 2), 1e-14)

@@ -36,7 +36,7 @@ from attention_in_detail import (
     self_attention,
     split_heads,
 )
-from tests.support import close, normal
+from tests.support import assert_close, normal
 
 # cat, sat, down, on, mat: thing, action, place, link
 X = np.array(
@@ -85,8 +85,8 @@ def test_keys_and_values_are_those_of_the_table():
 
 def test_weights_of_sat_are_the_fractions_worked_by_hand():
     _, A = self_attention(BY_HAND, X, return_weights=True)
-    close(A[0, SAT], np.array([4, 1, 1, 1, 1]) / 8, 1e-15)
-    close(A[1, SAT], np.array([1, 1, 1, 1, 4]) / 8, 1e-15)
+    assert_close(A[0, SAT], np.array([4, 1, 1, 1, 1]) / 8, 1e-15)
+    assert_close(A[1, SAT], np.array([1, 1, 1, 1, 4]) / 8, 1e-15)
 
 
 def test_heads_look_for_what_the_page_says():
@@ -99,9 +99,9 @@ def test_heads_look_for_what_the_page_says():
 def test_outputs_are_those_worked_by_hand():
     side_by_side = self_attention(replace(BY_HAND, W_O=None), X)
     by_hand = np.array([[4, 1, 1, 1], [4, 1, 1, 4], *[[1, 4, 1, 1]] * 3])
-    close(side_by_side, by_hand, 1e-14)
+    assert_close(side_by_side, by_hand, 1e-14)
     Y = np.array([[3, 2], [3, 5], [0, 5], [0, 5], [0, 5]])
-    close(self_attention(BY_HAND, X), Y, 1e-14)
+    assert_close(self_attention(BY_HAND, X), Y, 1e-14)
     shares = [by_hand[SAT, :2], by_hand[SAT, 2:] @ BY_HAND.W_O[2:]]
     assert [share.tolist() for share in shares] == [[4, 1], [-1, 4]]
 
@@ -117,10 +117,10 @@ def test_one_blend_does_not_say_who_is_where_and_two_heads_do():
     _, A = self_attention(BY_HAND, X, return_weights=True)
     values = X @ BY_HAND.head(0).W_V
     blend = A[:, SAT].mean(axis=0)
-    close(blend @ values, np.array([2.5, 2.5]), 1e-15)
+    assert_close(blend @ values, np.array([2.5, 2.5]), 1e-15)
     assert blend[CAT] == blend[MAT]
     exchanged = blend[[MAT, SAT, DOWN, ON, CAT]]
-    close(exchanged @ values, blend @ values, 1e-15)
+    assert_close(exchanged @ values, blend @ values, 1e-15)
     assert (A[0, SAT] @ values)[0] == 4 * (A[1, SAT] @ values)[0]
 
 
@@ -138,7 +138,7 @@ def test_a_head_is_attention_at_the_width_of_a_head():
         assert k.shape == (B, S, D_H)
         z = np.einsum("btc,bsc->bts", q, k) / np.sqrt(D_H)
         weights = np.exp(z) / np.exp(z).sum(-1, keepdims=True)
-        close(heads[..., own], weights @ v, 1e-12)
+        assert_close(heads[..., own], weights @ v, 1e-12)
 
 
 # rem-widths
@@ -156,7 +156,7 @@ def test_heads_may_have_values_of_widths_of_their_own():
         heads.append(attention(q, k, v))
         blocks.append(normal(m, 10, seed=10 * i + 3))
     assert [H_i.shape for H_i in heads] == [(T, m) for m in widths]
-    close(
+    assert_close(
         np.hstack(heads) @ np.vstack(blocks),
         sum(H_i @ W_i for H_i, W_i in zip(heads, blocks, strict=True)),
     )
@@ -174,7 +174,7 @@ def test_blocks_of_the_product_are_products_with_the_blocks():
         (V, P.W_V, "W_V"),
     ):
         blocks = [x @ getattr(P.head(i), name) for i in range(H)]
-        close(x @ W, np.concatenate(blocks, axis=-1), 1e-13)
+        assert_close(x @ W, np.concatenate(blocks, axis=-1), 1e-13)
 
 
 # def-split
@@ -213,7 +213,7 @@ def test_the_table_of_twelve_is_split_and_reshaped_as_shown():
 def test_the_bias_of_the_output_is_in_no_share():
     shares = [multi_head_attention(P.head(i), Q, K, V) for i in range(H)]
     without = multi_head_attention(replace(P, b_O=None), Q, K, V)
-    close(sum(shares), without, 1e-13)
+    assert_close(sum(shares), without, 1e-13)
     assert np.abs(P.b_O).min() > 0.01
 
 
@@ -283,7 +283,7 @@ def test_a_coordinate_of_the_query_reaches_every_head():
     hidden = x.copy()
     hidden[:, 8:] += 1
     before, after = (weights_of(sliced, q) for q in (x, hidden))
-    close(before[0], after[0], 1e-13)
+    assert_close(before[0], after[0], 1e-13)
     assert np.abs(before[1] - after[1]).max() > 1e-3
 
 
@@ -300,7 +300,7 @@ def test_the_definition_gives_no_head_a_task():
         p.W_Q[:, swap], p.W_K[:, swap], p.W_V[:, swap], p.W_O, heads=2
     )
     _, B_ = self_attention(other, x, return_weights=True)
-    close(B_, A[::-1], 1e-14)
+    assert_close(B_, A[::-1], 1e-14)
     assert np.abs(A[0] - A[1]).max() > 0.1
 
 
@@ -319,7 +319,7 @@ def no_swap(order):
 def test_without_the_swap_shape_sums_and_the_way_back_pass():
     output, weights, q = no_swap(np.arange(S))
     assert output.shape == multi_head_attention(P, Q, K, V).shape
-    close(weights.sum(-1), np.ones((B, H, T)), 1e-14)
+    assert_close(weights.sum(-1), np.ones((B, H, T)), 1e-14)
     assert np.array_equal(q.reshape(B, T, D), Q @ P.W_Q + P.b_Q)
 
 
@@ -330,7 +330,7 @@ def test_without_the_swap_equality_and_reordering_fail():
     assert np.abs(output - definition).max() > 0.1
     assert np.abs(output - reordered).max() > 0.1
     right = multi_head_attention(P, Q, K[:, order], V[:, order])
-    close(right, definition, 1e-13)
+    assert_close(right, definition, 1e-13)
 
 
 def test_the_root_of_the_whole_width_flattens_the_row_by_hand():
@@ -339,7 +339,7 @@ def test_the_root_of_the_whole_width_flattens_the_row_by_hand():
     q, k = X @ W.W_Q, X @ W.W_K
     wrong = attention_weights(q, k, scale=1 / np.sqrt(4))[SAT]
     powers = np.array([2 ** np.sqrt(2), 1, 1, 1, 1])
-    close(wrong, powers / powers.sum(), 1e-14)
+    assert_close(wrong, powers / powers.sum(), 1e-14)
     assert wrong.round(3).tolist() == [0.4, 0.15, 0.15, 0.15, 0.15]
     one = replace(BY_HAND, heads=1)
     assert one.D_h == one.D
@@ -350,11 +350,11 @@ def test_the_root_of_the_whole_width_flattens_the_row_by_hand():
 
 def test_the_row_of_on_is_as_worked_by_hand():
     Y, A = self_attention(BY_HAND, X, return_weights=True)
-    close(A[0, ON], np.array([1, 1, 1, 1, 4]) / 8, 1e-15)
-    close(A[1, ON], np.array([1, 4, 1, 1, 1]) / 8, 1e-15)
-    close(Y[ON], np.array([0.0, 5.0]), 1e-14)
+    assert_close(A[0, ON], np.array([1, 1, 1, 1, 4]) / 8, 1e-15)
+    assert_close(A[1, ON], np.array([1, 4, 1, 1, 1]) / 8, 1e-15)
+    assert_close(Y[ON], np.array([0.0, 5.0]), 1e-14)
     queries = [X[ON] @ BY_HAND.head(i).W_Q / UNIT for i in range(2)]
-    close(np.stack(queries), np.array([[0.0, 2], [0, 2]]), 1e-15)
+    assert_close(np.stack(queries), np.array([[0.0, 2], [0, 2]]), 1e-15)
 
 
 # ex-multi-head-harmless
@@ -385,7 +385,7 @@ def test_heads_that_trade_places_must_take_their_rows_of_the_output():
     moved = {name: getattr(P, name)[..., order] for name in names}
     output = multi_head_attention(P, Q, K, V)
     traded = replace(P, **moved, W_O=P.W_O[order])
-    close(multi_head_attention(traded, Q, K, V), output, 1e-13)
+    assert_close(multi_head_attention(traded, Q, K, V), output, 1e-13)
     forgot = multi_head_attention(replace(P, **moved), Q, K, V)
     assert np.abs(forgot - output).max() > 0.1
 
@@ -398,4 +398,4 @@ def test_two_heads_with_equal_blocks_are_one_head():
     )
     one = MultiHeadParameters(W_Q, W_K, W_V, p.W_O[:4] + p.W_O[4:], heads=1)
     x = normal(5, 8)
-    close(self_attention(one, x), self_attention(twins, x), 1e-14)
+    assert_close(self_attention(one, x), self_attention(twins, x), 1e-14)

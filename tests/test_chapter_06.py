@@ -30,7 +30,7 @@ from attention_in_detail.parallelism import (
     multi_head_cost,
 )
 from attention_in_detail.stored import stored_result
-from tests.support import close, normal
+from tests.support import assert_close, normal
 
 # A queue and a crowd; ex-parallel-chain
 
@@ -47,8 +47,10 @@ def chain(W, x, f):
 def test_the_inputs_of_a_chain_are_rows_of_one_product():
     W, U, w = normal(4, 4, seed=1), normal(4, 3, seed=2), normal(7, 3)
     one_by_one = np.array([U @ w_t for w_t in w])
-    close(w @ U.T, one_by_one, 1e-14)
-    close(chain(W, w @ U.T, np.tanh), chain(W, one_by_one, np.tanh), 1e-12)
+    assert_close(w @ U.T, one_by_one, 1e-14)
+    assert_close(
+        chain(W, w @ U.T, np.tanh), chain(W, one_by_one, np.tanh), 1e-12
+    )
 
 
 def test_a_linear_chain_is_a_sum_over_steps_and_one_with_tanh_is_not():
@@ -58,7 +60,7 @@ def test_a_linear_chain_is_a_sum_over_steps_and_one_with_tanh_is_not():
         powers = [np.linalg.matrix_power(W, 6 - t) for t in range(7)]
         return sum(P @ row for P, row in zip(powers, x, strict=True))
 
-    close(chain(W, x, lambda s: s)[-1], as_sum(x), 1e-13)
+    assert_close(chain(W, x, lambda s: s)[-1], as_sum(x), 1e-13)
     assert np.abs(chain(W, x, np.tanh)[-1] - as_sum(x)).max() > 0.1
     # No linear map of the inputs does it: twice the input is not twice the state.
     twice = chain(W, 2 * x, np.tanh)[-1] - 2 * chain(W, x, np.tanh)[-1]
@@ -159,7 +161,7 @@ def test_a_tiled_mask_is_seen_with_two_unequal_lengths_only(lengths, seen):
     repeated = attention(*flat, mask=np.repeat(mask, h, axis=0))
     tiled = attention(*flat, mask=np.tile(mask, (h, 1, 1)))
     assert tiled.shape == repeated.shape
-    close(repeated.reshape(right.shape), right, 1e-14)
+    assert_close(repeated.reshape(right.shape), right, 1e-14)
     moved = np.abs(tiled.reshape(right.shape) - right).max()
     assert (moved > 0.1) == seen
 

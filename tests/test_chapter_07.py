@@ -38,7 +38,7 @@ from attention_in_detail import (
     self_attention,
     softmax,
 )
-from tests.support import close, normal
+from tests.support import assert_close, normal
 
 # What elle, n', a, pas, de, voiture and the French for red ask for:
 # person, having, negation, colour, thing
@@ -82,7 +82,7 @@ def test_each_row_of_the_alignment_is_as_worked_by_hand():
     powers = np.array([[2**n for n in row] for row in ASKED.tolist()])
     assert powers.sum(1).tolist() == [20] * 7
     assert powers[DE].tolist() == [1, 1, 8, 2, 8]
-    close(attention_weights(QUERIES, KEYS), powers / 20, 1e-15)
+    assert_close(attention_weights(QUERIES, KEYS), powers / 20, 1e-15)
     assert UNIT.round(2) == 1.55
 
 
@@ -101,8 +101,8 @@ def test_lines_of_the_first_figure():
 
 def test_a_column_may_collect_any_amount():
     A = attention_weights(QUERIES, KEYS)
-    close(A[[1, 3, DE], NO], np.array([0.8, 0.8, 0.4]), 1e-15)
-    close(A.sum(1), np.ones(7), 1e-15)
+    assert_close(A[[1, 3, DE], NO], np.array([0.8, 0.8, 0.4]), 1e-15)
+    assert_close(A.sum(1), np.ones(7), 1e-15)
     assert A.sum(0)[NO] > 2
     assert A.sum(0)[RED] < 1.2
 
@@ -110,13 +110,15 @@ def test_a_column_may_collect_any_amount():
 def test_the_output_of_de_is_as_worked_by_hand():
     y = np.array([1, 1, 8, 2, 8]) @ VALUES
     assert y.tolist() == [210, 90]
-    close(attention(QUERIES, KEYS, VALUES)[DE], np.array([10.5, 4.5]))
+    assert_close(
+        attention(QUERIES, KEYS, VALUES)[DE], np.array([10.5, 4.5])
+    )
 
 
 def test_the_tables_come_out_of_cross_attention_with_one_hot_words():
     tables = MultiHeadParameters(QUERIES, KEYS, np.eye(5), VALUES, heads=1)
     through = cross_attention(tables, np.eye(7), np.eye(5))
-    close(through, attention(QUERIES, KEYS, VALUES), 1e-14)
+    assert_close(through, attention(QUERIES, KEYS, VALUES), 1e-14)
 
 
 # def-cross-attention
@@ -135,7 +137,7 @@ def test_cross_attention_is_the_sum_over_heads_of_its_formula():
             powers = np.exp(Q_i @ K_i.T / np.sqrt(D / H))
             A_i = powers / powers.sum(1, keepdims=True)
             total = total + A_i @ V_i @ P.W_O[own]
-        close(cross_attention(P, x, c), total, 1e-12)
+        assert_close(cross_attention(P, x, c), total, 1e-12)
 
 
 # Beside random vectors
@@ -166,10 +168,10 @@ def test_one_line_of_the_random_map_is_heavier_than_any_by_hand():
 def test_the_random_map_puts_less_on_the_aligned_words_than_an_even_one():
     even = share(np.full((7, 5), 1 / 5)).mean()
     assert Fraction(int(ALIGNED.sum()), 7 * 5) == Fraction(8, 35)
-    close(even, np.array(8 / 35), 1e-14)
+    assert_close(even, np.array(8 / 35), 1e-14)
     assert share(random_map(0)).mean() < even
     by_hand = share(attention_weights(QUERIES, KEYS))
-    close(by_hand, np.full(7, 0.8), 1e-14)
+    assert_close(by_hand, np.full(7, 0.8), 1e-14)
 
 
 # prop-cross-attention-rows
@@ -178,7 +180,7 @@ def test_the_random_map_puts_less_on_the_aligned_words_than_an_even_one():
 def test_a_row_depends_on_its_own_target_row_and_on_the_source():
     Y = cross_attention(P, X[0], C[0])
     rows = [cross_attention(P, X[0, i : i + 1], C[0]) for i in range(T)]
-    close(np.concatenate(rows), Y, 1e-13)
+    assert_close(np.concatenate(rows), Y, 1e-13)
     for j in range(S):
         other = C[0].copy()
         other[j] += 1
@@ -189,7 +191,7 @@ def test_a_row_depends_on_its_own_target_row_and_on_the_source():
 def test_the_order_of_the_source_does_not_matter():
     order = [3, 0, 4, 2, 1]
     Y = cross_attention(P, X[0], C[0])
-    close(cross_attention(P, X[0], C[0, order]), Y, 1e-13)
+    assert_close(cross_attention(P, X[0], C[0, order]), Y, 1e-13)
     # Unless it is in C.
     where = normal(S, D_C, seed=5)
     assert apart(
@@ -213,9 +215,9 @@ def test_padded_source_positions_have_the_weight_zero_exactly():
     assert not A[1, :, :, 3:].any()
     assert (A[1, :, :, :3] > 0).all()
     assert (A[1, :, 3:, :3] > 0).all()  # padded rows have weights too
-    close(A.sum(-1), np.ones((2, H, T)), 1e-14)
+    assert_close(A.sum(-1), np.ones((2, H, T)), 1e-14)
     alone = cross_attention(P, X[1, :3], C[1, :3])
-    close(Y[1, :3], alone, 1e-13)
+    assert_close(Y[1, :3], alone, 1e-13)
 
 
 # prop-shut-key
@@ -226,7 +228,9 @@ def test_a_row_is_what_attention_gives_over_its_open_keys():
     q, k, v = normal(2, 3), normal(5, 3), normal(5, 2)
     Y = attention(q, k, v, mask=mask)
     for i, row in enumerate(mask):
-        close(Y[i], attention(q[i : i + 1], k[row], v[row])[0], 1e-14)
+        assert_close(
+            Y[i], attention(q[i : i + 1], k[row], v[row])[0], 1e-14
+        )
 
 
 def test_nan_in_the_padding_has_no_effect_and_without_a_mask_spoils_all():
@@ -258,7 +262,7 @@ def test_a_padded_row_that_is_masked_as_well_becomes_the_output_bias():
     both = MASK & (np.arange(T) < np.array([[7], [3]]))[..., None]
     Y, masked = (cross_attention(P, X, C, mask=m) for m in (MASK, both))
     assert np.array_equal(masked[1, 3:], np.tile(P.b_O, (4, 1)))
-    close(masked[1, :3], Y[1, :3], 1e-14)
+    assert_close(masked[1, :3], Y[1, :3], 1e-14)
 
 
 # Before the softmax, and with −∞
@@ -269,14 +273,14 @@ def test_masked_before_the_softmax_and_after_it():
     is_open = np.array([True, True, True, False, False])
     query, keys = np.ones((1, 1)), z[:, None]  # so that the scores are z
     before = attention_weights(query, keys, mask=is_open, scale=1)[0]
-    close(before, np.array([4, 1, 1, 0, 0]) / 6, 1e-15)
+    assert_close(before, np.array([4, 1, 1, 0, 0]) / 6, 1e-15)
     after = attention_weights(query, keys, scale=1)[0] * is_open
-    close(after, np.array([4, 1, 1, 0, 0]) / 8, 1e-15)
-    close(after.sum(), np.array(3 / 4), 1e-15)
+    assert_close(after, np.array([4, 1, 1, 0, 0]) / 8, 1e-15)
+    assert_close(after.sum(), np.array(3 / 4), 1e-15)
 
 
 def test_a_large_negative_number_averages_where_minus_infinity_gives_nothing():
-    close(softmax(np.full(5, -1e9)), np.full(5, 0.2), 1e-15)
+    assert_close(softmax(np.full(5, -1e9)), np.full(5, 0.2), 1e-15)
     assert not softmax(np.full(5, -np.inf)).any()
     # With an ordinary open key both give 0.
     for low in (-1e9, -np.inf):
@@ -288,16 +292,16 @@ def test_a_large_negative_number_averages_where_minus_infinity_gives_nothing():
 
 def test_adding_a_large_negative_number_depends_on_the_precision():
     z = np.log(2) * np.array([2.0, 0, 0, 0, 0])
-    close(softmax(z - 1e9), softmax(z), 1e-6)
+    assert_close(softmax(z - 1e9), softmax(z), 1e-6)
     assert np.spacing(np.float32(1e9)) == 64
     single = softmax(z.astype(np.float32) - np.float32(1e9))
-    close(single, np.full(5, 0.2), 1e-7)
+    assert_close(single, np.full(5, 0.2), 1e-7)
 
 
 def test_a_bias_of_minus_infinity_shuts_and_a_finite_one_tilts():
     Y = cross_attention(P, X, C, mask=MASK)
     shut = np.where(MASK, 0, -np.inf)
-    close(cross_attention(P, X, C, bias=shut), Y, 1e-14)
+    assert_close(cross_attention(P, X, C, bias=shut), Y, 1e-14)
     plain, more, less = (
         cross_attention(
             P,
@@ -320,7 +324,7 @@ def test_an_empty_source_gives_no_weight_and_the_output_bias():
     Y, A = cross_attention(P, X, C, mask=mask, return_weights=True)
     assert not A[1].any()
     assert np.array_equal(Y[1], np.tile(P.b_O, (T, 1)))
-    close(Y[0], cross_attention(P, X[0], C[0]), 1e-14)
+    assert_close(Y[0], cross_attention(P, X[0], C[0]), 1e-14)
 
 
 # Where it sits
@@ -331,7 +335,7 @@ def test_a_causal_mask_shuts_the_padding_at_the_end_from_real_rows():
     causal, padding = causal_mask(T), padding_mask(np.array([7, 3]), T)
     alone = self_attention(p, X, mask=causal)
     both = self_attention(p, X, mask=combine_masks(causal, padding))
-    close(alone[1, :3], both[1, :3], 1e-14)
+    assert_close(alone[1, :3], both[1, :3], 1e-14)
     assert apart(alone[1, 3:], both[1, 3:])
 
 
@@ -343,9 +347,9 @@ def test_weight_may_move_between_words_of_one_value_unnoticed():
     alike[RED] = alike[CAR]
     A = attention_weights(QUERIES, KEYS)
     swapped = attention_weights(QUERIES, KEYS[[0, 1, 2, 4, 3]])
-    close(A[VOITURE], np.array([1, 1, 1, 1, 16]) / 20, 1e-15)
-    close(swapped[VOITURE], np.array([1, 1, 1, 16, 1]) / 20, 1e-15)
-    close(A @ alike, swapped @ alike, 1e-14)
+    assert_close(A[VOITURE], np.array([1, 1, 1, 1, 16]) / 20, 1e-15)
+    assert_close(swapped[VOITURE], np.array([1, 1, 1, 16, 1]) / 20, 1e-15)
+    assert_close(A @ alike, swapped @ alike, 1e-14)
     assert apart(A @ VALUES, swapped @ VALUES)
 
 
@@ -404,13 +408,13 @@ def test_an_inverted_mask_shuts_the_full_sentence_and_opens_the_padding():
     _, A = cross_attention(P, X, C, mask=~MASK, return_weights=True)
     assert not A[0].any()
     assert not A[1, :, :, :3].any()
-    close(A[1, :, :, 3:].sum(-1), np.ones((H, T)), 1e-14)
+    assert_close(A[1, :, :, 3:].sum(-1), np.ones((H, T)), 1e-14)
 
 
 def test_row_sums_miss_an_inverted_mask_where_each_sentence_has_padding():
     mask = padding_mask(np.array([4, 3]), S)
     _, A = cross_attention(P, X, C, mask=~mask, return_weights=True)
-    close(A.sum(-1), np.ones((2, H, T)), 1e-14)
+    assert_close(A.sum(-1), np.ones((2, H, T)), 1e-14)
 
 
 def test_other_padding_finds_an_inverted_mask():
@@ -438,10 +442,10 @@ def test_the_mask_for_the_module_of_torch_is_turned():
 def test_with_red_shut_its_translation_gets_an_average_and_de_is_as_worked_by_hand():
     mask = np.array([True, True, True, False, True])
     Y, A = attention(QUERIES, KEYS, VALUES, mask=mask, return_weights=True)
-    close(A[FRENCH_RED], np.array([1, 1, 1, 0, 1]) / 4, 1e-15)
-    close(Y[FRENCH_RED], np.array([8.75, 3.75]), 1e-14)
-    close(A[DE], np.array([1, 1, 8, 0, 8]) / 18, 1e-15)
-    close(Y[DE], np.array([210, 50]) / 18, 1e-14)
+    assert_close(A[FRENCH_RED], np.array([1, 1, 1, 0, 1]) / 4, 1e-15)
+    assert_close(Y[FRENCH_RED], np.array([8.75, 3.75]), 1e-14)
+    assert_close(A[DE], np.array([1, 1, 8, 0, 8]) / 18, 1e-15)
+    assert_close(Y[DE], np.array([210, 50]) / 18, 1e-14)
     assert Y[DE].round(2).tolist() == [11.67, 2.78]
 
 
@@ -453,7 +457,7 @@ def test_strength_four_is_the_least_that_gives_both_words_048():
         query = np.sqrt(3) * np.log(2) * np.array([[0.0, n, n]])
         weights = attention_weights(query, np.eye(3))[0]
         both = 2**n / (2 ** (n + 1) + 1)
-        close(weights[1:], np.array([both, both]), 1e-14)
+        assert_close(weights[1:], np.array([both, both]), 1e-14)
         assert (both >= 0.48) == (n >= 4)
         assert both < 0.5
     assert round(8 / 17, 3) == 0.471
@@ -481,7 +485,7 @@ def test_masking_afterwards_and_dividing_is_the_same_until_it_underflows():
         return attention_weights(one, z[:, None], mask=is_open)[0]
 
     z = np.array([0.3, -1.2, 2.0])
-    close(after(z), before(z), 1e-14)
+    assert_close(after(z), before(z), 1e-14)
     z = np.array([0.0, 0, 800])
     assert np.isnan(after(z)).all()
     assert before(z).tolist() == [0.5, 0.5, 0]

@@ -32,7 +32,7 @@ from attention_in_detail import (
     window_mask,
 )
 from attention_in_detail.nn import MultiHeadAttention
-from tests.support import close, coin, normal
+from tests.support import assert_close, coin, normal
 
 # By hand: exponentials 1, 1, 2, 4, 8 for each query
 Q = np.log(2) * np.ones((5, 1))
@@ -65,8 +65,8 @@ def test_weights_are_the_exponentials_over_the_sum_of_the_open_ones(seed):
         total = sum(np.exp(z[i, r]) for r in of_open)
         for j in of_open:
             wanted[i, j] = np.exp(z[i, j]) / total
-    close(attention_weights(q, k, mask=mask), wanted, 1e-14)
-    close(softmax(np.where(mask, z, -np.inf)), wanted, 1e-14)
+    assert_close(attention_weights(q, k, mask=mask), wanted, 1e-14)
+    assert_close(softmax(np.where(mask, z, -np.inf)), wanted, 1e-14)
     assert not attention(q, k, k, mask=mask)[1].any()
 
 
@@ -113,28 +113,30 @@ def test_the_masks_that_are_drawn():
 
 
 def test_the_outputs_are_as_worked_by_hand():
-    close(out(None), np.full(5, 4.0), 1e-13)
-    close(out(CAUSAL), np.array([16.0, 8, 8, 6, 4]), 1e-13)
+    assert_close(out(None), np.full(5, 4.0), 1e-13)
+    assert_close(out(CAUSAL), np.array([16.0, 8, 8, 6, 4]), 1e-13)
     both = combine_masks(CAUSAL, THREE)
-    close(out(both), np.array([16.0, 8, 8, 8, 8]), 1e-13)
+    assert_close(out(both), np.array([16.0, 8, 8, 8, 8]), 1e-13)
     window = window_mask(5, before=1, after=0)
-    close(out(window)[4], np.array(8 / 3), 1e-13)
+    assert_close(out(window)[4], np.array(8 / 3), 1e-13)
 
 
 def test_the_weights_are_as_worked_by_hand():
     powers = np.array([1.0, 1, 2, 4, 8])
-    close(attention_weights(Q, K), np.tile(powers / 16, (5, 1)), 1e-15)
+    assert_close(
+        attention_weights(Q, K), np.tile(powers / 16, (5, 1)), 1e-15
+    )
     sums = np.array([1.0, 2, 4, 8, 16])
     assert np.cumsum(powers).tolist() == sums.tolist()
-    close(
+    assert_close(
         attention_weights(Q, K, mask=CAUSAL),
         np.tril(np.tile(powers, (5, 1))) / sums[:, None],
         1e-15,
     )
     both = attention_weights(Q, K, mask=combine_masks(CAUSAL, THREE))
-    close(both[2:], np.tile([0.25, 0.25, 0.5, 0, 0], (3, 1)), 1e-15)
+    assert_close(both[2:], np.tile([0.25, 0.25, 0.5, 0, 0], (3, 1)), 1e-15)
     window = window_mask(5, before=1, after=0)
-    close(
+    assert_close(
         attention_weights(Q, K, mask=window)[4],
         np.array([0, 0, 0, 1 / 3, 2 / 3]),
         1e-15,
@@ -148,16 +150,16 @@ def test_masked_after_the_softmax_the_future_has_a_say():
     changed = K.copy()
     changed[4] = 0
     after = attention_weights(Q, K) * CAUSAL
-    close(after[1], np.array([1, 1, 0, 0, 0]) / 16, 1e-15)
-    close((after @ V)[1, 0], np.array(1.0), 1e-13)
+    assert_close(after[1], np.array([1, 1, 0, 0, 0]) / 16, 1e-15)
+    assert_close((after @ V)[1, 0], np.array(1.0), 1e-13)
     moved = attention_weights(Q, changed) * CAUSAL
-    close(moved[1], np.array([1, 1, 0, 0, 0]) / 9, 1e-15)
+    assert_close(moved[1], np.array([1, 1, 0, 0, 0]) / 9, 1e-15)
     before = [
         attention_weights(Q, k, mask=CAUSAL)[:4] for k in (K, changed)
     ]
     assert np.array_equal(*before)
-    close(before[0][1], np.array([0.5, 0.5, 0, 0, 0]), 1e-15)
-    close(out(CAUSAL)[1], np.array(8.0), 1e-13)
+    assert_close(before[0][1], np.array([0.5, 0.5, 0, 0, 0]), 1e-15)
+    assert_close(out(CAUSAL)[1], np.array(8.0), 1e-13)
 
 
 # Two corners
@@ -173,15 +175,17 @@ def test_a_cache_needs_the_bottom_right_corner():
         attention(Q[4:], K, V, mask=causal_mask(1, 5, offset=o))[0, 0]
         for o in (4, 0)
     ]
-    close(np.array(newest), np.array([4.0, 16.0]), 1e-13)
-    close(newest[0], out(CAUSAL)[4], 1e-15)
+    assert_close(np.array(newest), np.array([4.0, 16.0]), 1e-13)
+    assert_close(newest[0], out(CAUSAL)[4], 1e-15)
 
 
 @pytest.mark.parametrize("T", [1, 2, 3])
 def test_is_causal_of_torch_takes_the_top_left_corner(T):
     q, k, v = (torch.tensor(x) for x in (Q, K, V))
     theirs = sdpa(q[5 - T :], k, v, is_causal=True)
-    close(theirs, attention(Q[5 - T :], K, V, mask=causal_mask(T, 5)))
+    assert_close(
+        theirs, attention(Q[5 - T :], K, V, mask=causal_mask(T, 5))
+    )
     assert theirs[0, 0].item() == pytest.approx(16)
 
 
@@ -207,10 +211,10 @@ def test_three_read_true_as_open_and_the_layer_of_torch_as_shut():
     by_function = sdpa(x, x, torch.eye(3)[None], attn_mask=mask)
     _, by_ours = ours(x, mask=mask, return_weights=True)
     for weights in (by_function, *by_keras[0], *by_ours[0]):
-        close(weights.reshape(3, 3), torch.eye(3), 1e-6)
+        assert_close(weights.reshape(3, 3), torch.eye(3), 1e-6)
     _, by_layer = theirs(x, x, x, attn_mask=mask)
     assert not by_layer[0][mask].any()
-    close(by_layer[0].sum(-1), torch.ones(3), 1e-6)
+    assert_close(by_layer[0].sum(-1), torch.ones(3), 1e-6)
 
 
 def test_the_converters_carry_a_mask_to_torch_and_back():
@@ -223,7 +227,7 @@ def test_the_converters_carry_a_mask_to_torch_and_back():
     assert tuple(attn_mask.shape) == (4, 5, 5)
     assert key_padding_mask is None
     output, _ = theirs(x, x, x, attn_mask=attn_mask)
-    close(ours(x, mask=mask), output, 1e-5)
+    assert_close(ours(x, mask=mask), output, 1e-5)
     back, bias = mask_from_torch_mha(attn_mask, heads=2)
     assert bias is None
     assert torch.equal(back, mask[:, None].expand(2, 2, 5, 5))
@@ -251,8 +255,8 @@ def kind(output, of_zero):
 
 
 def test_the_output_of_a_zero_query_is_the_mean_of_the_values():
-    close(sdpa(ZERO, X, X)[0, 2], X[0].mean(0), 1e-6)
-    close(
+    assert_close(sdpa(ZERO, X, X)[0, 2], X[0].mean(0), 1e-6)
+    assert_close(
         layers()[1](ZERO, X)[0, 2], layers()[0](ZERO, X, X)[0][0, 2], 1e-6
     )
     assert kind(X, ZERO) == "else"
@@ -350,9 +354,9 @@ def test_when_an_empty_row_can_occur():
 def test_masking_queries_lets_the_padding_in():
     real = padding_mask(np.array(2), 5)
     both = combine_masks(real, real.T)
-    close(out(real), np.full(5, 8.0), 1e-13)
-    close(out(real.T), np.array([4.0, 4, 0, 0, 0]), 1e-13)
-    close(out(both), np.array([8.0, 8, 0, 0, 0]), 1e-13)
+    assert_close(out(real), np.full(5, 8.0), 1e-13)
+    assert_close(out(real.T), np.array([4.0, 4, 0, 0, 0]), 1e-13)
+    assert_close(out(both), np.array([8.0, 8, 0, 0, 0]), 1e-13)
     assert out(both).mean().round(4) == 3.2
     assert out(real.T).mean().round(4) == 1.6
     # Unlike queries: then the mean over all rows is wrong for "keys" too.
@@ -409,7 +413,7 @@ def test_with_an_open_key_both_give_the_weight_zero(dtype):
     shut = torch.tensor([0, 0, -1e9, -1e9]).to(dtype)
     weights = torch.softmax(Z.to(dtype) + shut, dim=-1)
     assert not weights[2:].any()
-    close(weights[:2].float(), torch.tensor([1 / 3, 2 / 3]), 5e-3)
+    assert_close(weights[:2].float(), torch.tensor([1 / 3, 2 / 3]), 5e-3)
 
 
 def test_float16_ends_at_65504_and_refuses_to_be_filled_with_minus_1e9():
@@ -432,7 +436,7 @@ def test_an_inverted_mask_that_shapes_sums_and_counts_do_not_give_away():
         y, weights = theirs(x, x, x, key_padding_mask=given)
         assert tuple(y.shape) == (1, 6, 8)
         assert tuple(weights.shape) == (1, 6, 6)
-        close(weights.sum(-1), torch.ones(1, 6), 1e-6)
+        assert_close(weights.sum(-1), torch.ones(1, 6), 1e-6)
         assert ((weights > 0).sum(-1) == 3).all()
         z, _ = theirs(again, again, again, key_padding_mask=given)
         moved.append((y - z)[0, :3].abs().max().item())
@@ -478,14 +482,16 @@ def test_where_few_keys_end_depends_on_the_dtype():
 
 def test_ex_mask_hand():
     window = window_mask(5, before=1, after=1)
-    close(
+    assert_close(
         attention_weights(Q, K, mask=window)[2],
         np.array([0, 1, 2, 4, 0]) / 7,
         1e-15,
     )
-    close(out(window)[2], np.array(32 / 7), 1e-13)
+    assert_close(out(window)[2], np.array(32 / 7), 1e-13)
     assert round(32 / 7, 2) == 4.57
-    close(out(combine_masks(window, THREE))[3:], np.array([8.0, 0]), 1e-13)
+    assert_close(
+        out(combine_masks(window, THREE))[3:], np.array([8.0, 0]), 1e-13
+    )
 
 
 def test_ex_mask_left():

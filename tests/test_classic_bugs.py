@@ -23,7 +23,7 @@ from attention_in_detail import (
 )
 from attention_in_detail.nn import MultiHeadAttention
 from tests import reference
-from tests.support import close, leaves, normal, numpy_of
+from tests.support import assert_close, leaves, normal, numpy_of
 
 n = 4  # B = h = T = S = D_h: where everything is as long, every wrong axis has the right shape
 X = normal(n, n, 16, seed=1)
@@ -76,7 +76,7 @@ def merge_without_swap(x):
 def test_heads_are_swapped_and_not_only_reshaped(monkeypatch, name, bug):
     """jsbaan/transformer-from-scratch, pull request 6: it still learned its toy task."""
     right = multi_head_attention(P, X, X, X)
-    close(right, right_multi_head())
+    assert_close(right, right_multi_head())
     monkeypatch.setattr(getattr(multi_head, name), "unchecked", bug)
     apart(multi_head_attention(P, X, X, X), right)
 
@@ -97,7 +97,7 @@ def test_heads_are_neighbouring_columns_and_not_every_hth(way):
     turned = P.W_Q.reshape(16, n, n).swapaxes(1, 2).reshape(16, 16)
     strided = MultiHeadParameters(turned, P.W_K, P.W_V, P.W_O, heads=n)
     apart(way(strided, X, X, X), right_multi_head())
-    close(way(P, X, X, X), right_multi_head())
+    assert_close(way(P, X, X, X), right_multi_head())
 
 
 # ---- scale ----
@@ -113,7 +113,7 @@ def test_scores_of_a_head_are_divided_by_the_root_of_its_own_width(
     way, wrong, monkeypatch
 ):
     """ViT-CIFAR #11: √D. Here D_h = 4, so that 1/√D_h = 1/2."""
-    close(way(P, X, X, X), right_multi_head())
+    assert_close(way(P, X, X, X), right_multi_head())
     inner = scaled_dot_product.attention_weights.unchecked
 
     def planted(*args, scale=None, **given):
@@ -128,15 +128,17 @@ def test_scores_of_a_head_are_divided_by_the_root_of_its_own_width(
 def test_scores_are_divided_once():
     for divisor in (1, n, n**1.5):
         apart(Q @ K.T / divisor, scores(Q, K))
-    close(scores(Q, K), Q @ K.T / 2)
-    close(attention_weights(Q, K), softmax(Q @ K.T / 2))
+    assert_close(scores(Q, K), Q @ K.T / 2)
+    assert_close(attention_weights(Q, K), softmax(Q @ K.T / 2))
 
 
 def test_the_module_divides_by_the_root_of_the_width_of_a_head():
     module = module_of(P)
     for return_weights in (False, True):
         output = module(torch.tensor(X), return_weights=return_weights)
-        close(output[0] if return_weights else output, right_multi_head())
+        assert_close(
+            output[0] if return_weights else output, right_multi_head()
+        )
 
 
 def module_of(p):
@@ -157,7 +159,7 @@ def module_of(p):
 
 def test_the_softmax_runs_over_keys_and_not_over_queries(monkeypatch):
     right = reference.attention(Q, K, V)[0]
-    close(attention(Q, K, V), right)
+    assert_close(attention(Q, K, V), right)
     inner = softmax.unchecked
     monkeypatch.setattr(
         scaled_dot_product.softmax, "unchecked", lambda z: inner(z, axis=-2)
@@ -192,7 +194,7 @@ MASK = np.array(
 
 def test_true_means_may_attend_and_not_ignore():
     right = reference.attention(Q, K, V, MASK)[0]
-    close(attention(Q, K, V, mask=MASK), right)
+    assert_close(attention(Q, K, V, mask=MASK), right)
     apart(attention(Q, K, V, mask=~MASK), right)
     apart(attention(Q, K, V, mask=MASK.T), right)
 
@@ -202,7 +204,7 @@ def test_the_mask_comes_before_the_softmax():
     late = np.where(MASK, softmax(scores(Q, K)), 0)
     right = attention_weights(Q, K, mask=MASK)
     apart(late, right)
-    close(right.sum(-1), np.ones(n))
+    assert_close(right.sum(-1), np.ones(n))
     # Zero is no way to shut a score either: e⁰ = 1.
     apart(softmax(np.where(MASK, scores(Q, K), 0)), right)
 
@@ -214,7 +216,7 @@ def test_a_row_that_may_attend_to_nothing_is_no_average_of_the_padding(low):
     mask[1] = False
     wrong = softmax(np.where(mask, scores(Q, K), low)) @ V
     right = attention(Q, K, V, mask=mask)
-    close(wrong[1], V.mean(0))
+    assert_close(wrong[1], V.mean(0))
     assert (right[1] == 0).all()
     apart(wrong, right)
 
@@ -250,7 +252,7 @@ def test_causality_is_aligned_as_the_offset_says():
     x, y = normal(6, n, seed=8), normal(6, n, seed=9)
     last = attention(x[-2:], x, y, mask=causal_mask(2, 6, offset=4))
     whole = attention(x, x, y, mask=causal_mask(6))[-2:]
-    close(last, whole)
+    assert_close(last, whole)
     apart(attention(x[-2:], x, y, mask=causal_mask(2, 6)), whole)
     apart(attention(x[-2:], x, y, mask=causal_mask(2, 6, offset=3)), whole)
 
@@ -258,7 +260,7 @@ def test_causality_is_aligned_as_the_offset_says():
 def test_a_query_sees_its_own_position_and_none_after():
     strict = np.tril(np.ones((n, n), bool), k=-1)
     right = reference.attention(Q, K, V, np.tril(np.ones((n, n), bool)))[0]
-    close(attention(Q, K, V, mask=causal_mask(n)), right)
+    assert_close(attention(Q, K, V, mask=causal_mask(n)), right)
     apart(attention(Q, K, V, mask=strict), right)
     apart(attention(Q, K, V, mask=causal_mask(n).T), right)
 
@@ -275,7 +277,7 @@ def test_padded_keys_are_not_averaged_in(way):
         ]
     )
     mask = padding_mask(LENGTHS, n)
-    close(way(P, X, X, X, mask=mask), right)
+    assert_close(way(P, X, X, X, mask=mask), right)
     apart(way(P, X, X, X), right)
     # Padding set to zero still takes its share: e⁰ = 1.
     zeroed = np.where(mask[:, 0, :, None], X, 0.0)
@@ -287,7 +289,7 @@ def test_a_padding_mask_falls_on_no_wrong_axis(way):
     """B = h = T = S: on any axis it has the right shape."""
     mask = padding_mask(LENGTHS, n)  # (B, 1, S)
     right = way(P, X, X, X, mask=mask)
-    close(
+    assert_close(
         right,
         right_multi_head(np.broadcast_to(mask[:, None], (n, n, n, n))),
     )
@@ -383,8 +385,8 @@ def test_dropout_does_not_stay_on_outside_training():
     module = MultiHeadAttention(16, n, dropout=0.5).double()
     x = torch.tensor(X)
     apart(module(x).detach(), module.eval()(x).detach())
-    close(module.eval()(x), module.eval()(x), 0)
-    close(
+    assert_close(module.eval()(x), module.eval()(x), 0)
+    assert_close(
         module.eval()(x),
         multi_head_attention(module.as_parameters(), x, x, x),
     )
@@ -398,7 +400,7 @@ def test_the_weights_shown_are_those_that_made_the_output():
     output, weights = module(x, mask=mask, return_weights=True)
     values = torch.tensor(numpy_of(x) @ numpy_of(module.value.weight).T)
     heads = weights @ values.unflatten(-1, (n, n)).transpose(-2, -3)
-    close(module.output(heads.transpose(-2, -3).flatten(-2)), output)
+    assert_close(module.output(heads.transpose(-2, -3).flatten(-2)), output)
     apart(module(x, return_weights=True)[1], weights)
 
 
@@ -418,4 +420,4 @@ def test_the_bias_of_the_output_is_added_once_and_not_by_each_head():
         p.W_Q, p.W_K, p.W_V, p.W_O, b_O=b, heads=n
     )
     for way in (multi_head_attention, multi_head_attention_by_head):
-        close(way(with_bias, X, X, X), way(p, X, X, X) + 1)
+        assert_close(way(with_bias, X, X, X), way(p, X, X, X) + 1)

@@ -24,7 +24,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     h,
     normal,
     parameters,
@@ -45,7 +45,9 @@ ORDER = np.array([3, 0, 5, 1, 4, 2])
 def test_attention_is_equivariant_in_queries_and_not_invariant():
     """1: the order of the queries is the order of the outputs."""
     order = [2, 0, 1]
-    close(attention(Q[order], K, V), attention(Q, K, V)[order], 1e-15)
+    assert_close(
+        attention(Q[order], K, V), attention(Q, K, V)[order], 1e-15
+    )
     assert (
         np.abs(attention(Q[order], K, V) - attention(Q, K, V)).max() > 0.1
     )
@@ -54,7 +56,9 @@ def test_attention_is_equivariant_in_queries_and_not_invariant():
 def test_attention_is_invariant_when_keys_and_values_are_permuted_together():
     """1: and only together."""
     order = np.roll(np.arange(S), 2)
-    close(attention(Q, K[order], V[order]), attention(Q, K, V), 1e-14)
+    assert_close(
+        attention(Q, K[order], V[order]), attention(Q, K, V), 1e-14
+    )
     assert (
         np.abs(attention(Q, K[order], V) - attention(Q, K, V)).max() > 0.1
     )
@@ -65,7 +69,9 @@ def test_attention_is_invariant_when_keys_and_values_are_permuted_together():
 
 def test_self_attention_is_equivariant():
     """1: f(PX) = P f(X), and f(PX) ≠ f(X)."""
-    close(self_attention(P, X[ORDER]), self_attention(P, X)[ORDER], 1e-14)
+    assert_close(
+        self_attention(P, X[ORDER]), self_attention(P, X)[ORDER], 1e-14
+    )
     assert (
         np.abs(self_attention(P, X[ORDER]) - self_attention(P, X)).max()
         > 0.1
@@ -97,7 +103,7 @@ def test_the_output_is_the_sum_over_heads_of_what_each_writes():
         for i in range(4)
     ]
     written = sum(H @ P.W_O[4 * i : 4 * i + 4] for i, H in enumerate(heads))
-    close(self_attention(P, X), written, 1e-14)
+    assert_close(self_attention(P, X), written, 1e-14)
 
 
 def without_output(p):
@@ -110,7 +116,7 @@ def test_without_an_output_projection_the_heads_stand_side_by_side():
         multi_head_attention(without_output(P).head(i), X, X, X)
         for i in range(4)
     ]
-    close(
+    assert_close(
         self_attention(without_output(P), X),
         np.concatenate(heads, axis=-1),
         1e-15,
@@ -137,7 +143,7 @@ def test_scores_of_a_head_are_divided_by_the_root_of_its_width():
         return_weights=True,
     )
     q, k = normal(T, D_q) @ p.W_Q[:, :D_h], normal(S, D_k) @ p.W_K[:, :D_h]
-    close(weights[0], softmax(q @ k.T / np.sqrt(D_h)), 1e-14)
+    assert_close(weights[0], softmax(q @ k.T / np.sqrt(D_h)), 1e-14)
     for width in (D, D_k, D_q):
         assert (
             np.abs(weights[0] - softmax(q @ k.T / np.sqrt(width))).max()
@@ -205,7 +211,7 @@ def test_shared_projections_make_scores_symmetric_and_weights_not():
     """2: W_Q = W_K."""
     W = normal(16, 8, seed=6) / 4
     z = scores(X @ W, X @ W)
-    close(z, z.T, 1e-15)
+    assert_close(z, z.T, 1e-15)
     weights = attention_weights(X @ W, X @ W)
     assert np.abs(weights - weights.T).max() > 0.1
 
@@ -224,8 +230,8 @@ def test_without_the_softmax_attention_is_an_associative_memory():
         normal(5, 3, seed=2),
     )
     memory = sum(np.outer(v, k) for v, k in zip(values, keys, strict=True))
-    close(keys @ memory.T, values, 1e-14)
-    close(scores(keys, keys, scale=1) @ values, values, 1e-14)
+    assert_close(keys @ memory.T, values, 1e-14)
+    assert_close(scores(keys, keys, scale=1) @ values, values, 1e-14)
     others = normal(5, 8, seed=3)
     others /= np.linalg.norm(others, axis=-1, keepdims=True)
     assert (

@@ -20,7 +20,7 @@ from attention_in_detail import (
     transformer,
 )
 from tests.layer_support import V_s, V_t, tokens, transformer_parameters
-from tests.support import B, S, close, each_library, normal, numpy_of
+from tests.support import B, S, assert_close, each_library, normal, numpy_of
 
 SOURCE = tokens(B, S, V=V_s, seed=1)
 LENGTHS = np.array([7, 1, 4, 6, 2])
@@ -49,12 +49,12 @@ def test_appending_gives_a_new_cache(make):
     cache = KeyValueCache(make(k), make(v))
     more = cache.append(make(k[:, :, :1]), make(v[:, :, :1]))
     assert (cache.length, more.length) == (3, 4)
-    close(more.keys, np.concatenate([k, k[:, :, :1]], -2), 0)
-    close(more.values, np.concatenate([v, v[:, :, :1]], -2), 0)
-    close(cache.keys, k, 0)
+    assert_close(more.keys, np.concatenate([k, k[:, :, :1]], -2), 0)
+    assert_close(more.values, np.concatenate([v, v[:, :, :1]], -2), 0)
+    assert_close(cache.keys, k, 0)
     chosen = cache.take(make(np.array([4, 0, 4])))
-    close(chosen.keys, k[[4, 0, 4]], 0)
-    close(chosen.values, v[[4, 0, 4]], 0)
+    assert_close(chosen.keys, k[[4, 0, 4]], 0)
+    assert_close(chosen.values, v[[4, 0, 4]], 0)
     with pytest.raises(AttributeError):
         cache.keys = make(k)
 
@@ -84,7 +84,7 @@ def test_cached_is_uncached_however_the_target_is_cut(
     for size in cuts:
         assert cache.length == at
         logits, cache = decode_step(p, target[..., at : at + size], cache)
-        close(logits, expected[..., at : at + size, :])
+        assert_close(logits, expected[..., at : at + size, :])
         at += size
 
 
@@ -99,7 +99,7 @@ def test_cached_is_uncached_token_by_token(make, norm_first):
     cache = decoder_cache(p, memory, source_mask=mask)
     for t in range(5):
         logits, cache = decode_step(p, make(target[:, t : t + 1]), cache)
-        close(logits[:, 0, :], expected[:, t, :])
+        assert_close(logits[:, 0, :], expected[:, t, :])
 
 
 def test_nan_in_padded_memory_reaches_no_logit():
@@ -113,8 +113,8 @@ def test_nan_in_padded_memory_reaches_no_logit():
     two, _ = decode_step(
         p, step, decoder_cache(p, spoilt, source_mask=MASK)
     )
-    close(one, two)
-    close(decode(p, step, spoilt, source_mask=MASK), one)
+    assert_close(one, two)
+    assert_close(decode(p, step, spoilt, source_mask=MASK), one)
 
 
 def test_a_step_leaves_its_cache_as_it_was():
@@ -137,7 +137,7 @@ def test_a_cache_of_chosen_rows_is_the_cache_of_their_sources():
     logits, _ = decode_step(p, second, cache.take(rows))
     whole = np.concatenate([first[rows], second], -1)
     expected = transformer(p, SOURCE[rows], whole, source_mask=MASK[rows])
-    close(logits, expected[:, -1:])
+    assert_close(logits, expected[:, -1:])
 
 
 # ---- greedy ----
@@ -177,7 +177,7 @@ def test_greedy_takes_the_most_probable_token_each_time(
         lengths.add(len(row))
         padded = row + [END] * (found.shape[1] - len(row))
         assert numpy_of(found)[b].tolist() == padded
-        close(total[b], np.asarray(logs), 1e-11)
+        assert_close(total[b], np.asarray(logs), 1e-11)
     assert found.shape[1] == max(lengths)
 
 
@@ -186,7 +186,7 @@ def test_greedy_without_a_batch_axis_and_with_an_empty_one():
     one, total = greedy_decode(p, SOURCE[2], **GIVEN)
     many, totals = greedy_decode(p, SOURCE, **GIVEN)
     assert one.tolist() == many[2].tolist()[: len(one)]
-    close(total, totals[2])
+    assert_close(total, totals[2])
     none, _ = greedy_decode(p, SOURCE[:0], **GIVEN)
     assert none.shape[0] == 0
 
@@ -214,7 +214,7 @@ def test_a_beam_of_width_1_is_greedy(seed, b, norm_first, cached):
     )
     found, total = greedy_decode(p, SOURCE[b], **GIVEN, source_mask=mask)
     assert list(best.tokens) == found.tolist()
-    close(np.asarray(best.log_probability), total, 1e-11)
+    assert_close(np.asarray(best.log_probability), total, 1e-11)
 
 
 @a_quarter
@@ -226,7 +226,7 @@ def test_beams_cached_are_beams_uncached(seed, width, b, norm_first):
         for cached in (True, False)
     )
     assert [x.tokens for x in one] == [x.tokens for x in two]
-    close(
+    assert_close(
         np.array([x.log_probability for x in one]),
         np.array([x.log_probability for x in two]),
         1e-11,

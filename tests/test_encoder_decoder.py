@@ -30,7 +30,7 @@ from tests.support import (
     D,
     S,
     T,
-    close,
+    assert_close,
     coin,
     each_library,
     h,
@@ -63,9 +63,9 @@ def test_a_token_gives_its_scaled_row_and_its_position(make):
             row = D**0.5 * table[SOURCE[b, p]]
             expected[b, p] = row + positions[p + 4]
     ours = embed(make(table), make(SOURCE), offset=4)
-    close(ours, expected)
+    assert_close(ours, expected)
     alone = embed(make(table), make(SOURCE[0, :1]))
-    close(alone, expected[0, :1] - positions[4] + positions[0])
+    assert_close(alone, expected[0, :1] - positions[4] + positions[0])
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int32, np.int64])
@@ -123,11 +123,11 @@ def test_the_model_is_its_layers_in_order(
         source_mask=make(MASK),
         return_weights=True,
     )
-    close(ours, logits)
+    assert_close(ours, logits)
     for one, other in zip(weights, expected, strict=True):
         for a, b in zip(one, other, strict=True):
-            close(a, b)
-    close(encode(q, make(SOURCE), source_mask=make(MASK)), memory)
+            assert_close(a, b)
+    assert_close(encode(q, make(SOURCE), source_mask=make(MASK)), memory)
     plain = decode(
         q,
         make(TARGET),
@@ -175,8 +175,8 @@ def test_the_model_equals_that_of_torch(norm_first, activation, masked):
         loss = logits.log_softmax(-1)[..., 0].sum()
         results.append([logits, *torch.autograd.grad(loss, wanted)])
     for one, other in zip(*results, strict=True):
-        close(one, other, 2e-12)
-    close(
+        assert_close(one, other, 2e-12)
+    assert_close(
         transformer(
             map_arrays(p, numpy_of),
             SOURCE,
@@ -193,11 +193,11 @@ def test_each_layer_equals_that_of_torch_on_what_the_one_before_gives():
     for layer in module.encoder.layers:
         p, given = EncoderLayerParameters.from_torch(layer), x
         x = layer(given)
-        close(encoder_layer(p, given), x)
+        assert_close(encoder_layer(p, given), x)
     for layer in module.decoder.layers:
         q, given = DecoderLayerParameters.from_torch(layer), x
         x = layer(given, c)
-        close(decoder_layer(q, given, c), x)
+        assert_close(decoder_layer(q, given, c), x)
 
 
 # ---- what reaches what ----
@@ -221,21 +221,21 @@ def test_padding_reaches_neither_logits_nor_gradients(norm_first):
         assert (grads[0][:6] == 0).all()
         found.append([logits, *grads])
     for one, other in zip(*found, strict=True):
-        close(one, other)
+        assert_close(one, other)
 
 
 def test_a_padded_source_gives_what_the_source_alone_gives():
     p = transformer_parameters()
     logits = transformer(p, SOURCE, TARGET, source_mask=MASK)
     for b, n in enumerate(LENGTHS):
-        close(logits[b], transformer(p, SOURCE[b, :n], TARGET[b]))
+        assert_close(logits[b], transformer(p, SOURCE[b, :n], TARGET[b]))
 
 
 def test_logits_do_not_see_what_comes_later():
     p = transformer_parameters()
     logits = transformer(p, SOURCE, TARGET)
     for t in range(1, T):
-        close(transformer(p, SOURCE, TARGET[:, :t]), logits[:, :t])
+        assert_close(transformer(p, SOURCE, TARGET[:, :t]), logits[:, :t])
 
 
 def test_a_target_mask_shuts_besides_what_comes_later():
@@ -275,7 +275,7 @@ def test_batch_axes_broadcast(batches):
     source = np.broadcast_to(source, (*batch, S))
     target = np.broadcast_to(target, (*batch, T))
     for b in np.ndindex(*batch):
-        close(logits[b], transformer(p, source[b], target[b]))
+        assert_close(logits[b], transformer(p, source[b], target[b]))
 
 
 def test_an_empty_batch_gives_an_empty_batch():
@@ -288,6 +288,6 @@ def test_float32_stays_float32(make):
     p = transformer_parameters(make, dtype=np.float32)
     logits = transformer(p, make(SOURCE), make(TARGET))
     assert logits.dtype == p.W_output.dtype
-    close(
+    assert_close(
         logits, transformer(transformer_parameters(), SOURCE, TARGET), 3e-5
     )

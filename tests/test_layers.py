@@ -29,7 +29,7 @@ from tests.support import (
     D,
     S,
     T,
-    close,
+    assert_close,
     each_library,
     h,
     leaves,
@@ -88,8 +88,8 @@ def test_an_encoder_layer_is_its_formula(make, norm_first):
         mask=make(mask),
         return_weights=True,
     )
-    close(ours[0], z)
-    close(ours[1], A)
+    assert_close(ours[0], z)
+    assert_close(ours[1], A)
     assert type(ours[0]) is type(make(X))
 
 
@@ -135,7 +135,7 @@ def test_a_decoder_layer_is_its_formula(make, norm_first):
         return_weights=True,
     )
     for one, other in zip(ours, (z, own, crossed), strict=True):
-        close(one, other)
+        assert_close(one, other)
     assert ours[1].shape[1] == h
     assert ours[2].shape[1] == 4
 
@@ -185,7 +185,7 @@ def test_an_encoder_layer_equals_that_of_torch(
     ours = gradients(encoder_layer(p, x, mask=mask), *wanted)
     expected = gradients(theirs(x, **torch_masks), *wanted)
     for one, other in zip(ours, expected, strict=True):
-        close(one, other)
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["open", "masked"])
@@ -215,7 +215,7 @@ def test_a_decoder_layer_equals_that_of_torch(
     ours = gradients(decoder_layer(p, x, context, **masks), *wanted)
     expected = gradients(theirs(x, context, **torch_masks), *wanted)
     for one, other in zip(ours, expected, strict=True):
-        close(one, other)
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize(
@@ -230,11 +230,11 @@ def test_layers_of_torch_without_biases_or_batch_first_are_read(options):
     def turn(y):
         return y if options.get("batch_first", True) else y.transpose(0, 1)
 
-    close(
+    assert_close(
         encoder_layer(EncoderLayerParameters.from_torch(encoder), x),
         turn(encoder(turn(x))),
     )
-    close(
+    assert_close(
         decoder_layer(DecoderLayerParameters.from_torch(decoder), x, c),
         turn(decoder(turn(x), turn(c))),
     )
@@ -246,7 +246,7 @@ def test_layers_of_torch_without_biases_or_batch_first_are_read(options):
 def test_an_activation_that_is_a_module_is_read(bend):
     theirs = torch_layer("Encoder", activation=bend)
     p = EncoderLayerParameters.from_torch(theirs)
-    close(encoder_layer(p, torch.tensor(X)), theirs(torch.tensor(X)))
+    assert_close(encoder_layer(p, torch.tensor(X)), theirs(torch.tensor(X)))
 
 
 @each_kind
@@ -256,8 +256,10 @@ def test_numpy_gives_what_torch_gives(norm_first, activation):
     two = torch_layer("Decoder", **options)
     p = EncoderLayerParameters.from_torch(one)
     q = DecoderLayerParameters.from_torch(two)
-    close(encoder_layer(map_arrays(p, numpy_of), X), one(torch.tensor(X)))
-    close(
+    assert_close(
+        encoder_layer(map_arrays(p, numpy_of), X), one(torch.tensor(X))
+    )
+    assert_close(
         decoder_layer(map_arrays(q, numpy_of), X, C_D),
         two(torch.tensor(X), torch.tensor(C_D)),
     )
@@ -299,8 +301,8 @@ def test_padding_reaches_no_other_position_nan_included(make, norm_first):
         context_mask=context_mask,
     )
     for b, (n, m) in enumerate(zip(LENGTHS, C_LENGTHS, strict=True)):
-        close(numpy_of(encoded)[b, :n], encoder_layer(p, X[b, :n]))
-        close(
+        assert_close(numpy_of(encoded)[b, :n], encoder_layer(p, X[b, :n]))
+        assert_close(
             numpy_of(decoded)[b, :n],
             decoder_layer(q, X[b, :n], C[b, :m]),
         )
@@ -321,7 +323,7 @@ def test_nan_in_a_shut_context_reaches_no_gradient(norm_first):
         grads.append(gradients(output, x, context, *arrays))
     for one, other in zip(*grads, strict=True):
         assert one.isfinite().all()
-        close(one, other)
+        assert_close(one, other)
 
 
 def test_a_causal_mask_lets_nothing_from_later_through():
@@ -379,7 +381,7 @@ def test_batch_axes_broadcast(axes, norm_first):
     x = np.broadcast_to(x, (*batch, T, D))
     c = np.broadcast_to(c, (*batch, S, D_c))
     for b in np.ndindex(*batch):
-        close(output[b], decoder_layer(p, x[b], c[b]))
+        assert_close(output[b], decoder_layer(p, x[b], c[b]))
 
 
 @given(
@@ -390,7 +392,7 @@ def test_batch_axes_broadcast(axes, norm_first):
 def test_an_encoder_layer_does_not_see_the_order(order, norm_first, bend):
     p = encoder_parameters(norm_first=norm_first, activation=bend)
     x = normal(4, D)
-    close(
+    assert_close(
         encoder_layer(p, x[list(order)]), encoder_layer(p, x)[list(order)]
     )
 
@@ -412,7 +414,7 @@ def test_the_dtype_is_kept(make, dtype):
     assert output.dtype == weights.dtype == x.dtype
     tolerance = 1e-5 if dtype == "float32" else 1e-12
     p = encoder_parameters(activation="gelu")
-    close(output, encoder_layer(p, X), tolerance)
+    assert_close(output, encoder_layer(p, X), tolerance)
 
 
 def test_inputs_are_never_changed():

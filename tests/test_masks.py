@@ -20,7 +20,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     coin,
     each_library,
     h,
@@ -81,7 +81,7 @@ def test_a_query_with_cached_keys_sees_them_all():
     x = normal(6, 4)
     whole = attention(x, x, x, mask=causal_mask(6))
     last = attention(x[5:], x, x, mask=causal_mask(1, 6, offset=5))
-    close(last, whole[5:], 1e-15)
+    assert_close(last, whole[5:], 1e-15)
     assert (
         np.abs(
             attention(x[5:], x, x, mask=causal_mask(1, 6)) - whole[5:]
@@ -331,8 +331,8 @@ def test_masks_from_torch_mean_to_us_what_they_mean_there(masks):
         bias=bias,
         return_weights=True,
     )
-    close(ours, theirs)
-    close(weights, their_weights)
+    assert_close(ours, theirs)
+    assert_close(weights, their_weights)
     if mask is not None:
         inverted = multi_head_attention(
             MultiHeadParameters.from_torch(module),
@@ -373,8 +373,8 @@ def test_masks_from_torch_without_a_batch_axis(masks):
         bias=bias,
         return_weights=True,
     )
-    close(ours, theirs)
-    close(weights, their_weights)
+    assert_close(ours, theirs)
+    assert_close(weights, their_weights)
 
 
 def test_masks_from_torch_are_boolean_or_bias_by_their_dtype():
@@ -429,8 +429,8 @@ def test_masks_to_torch_mean_there_what_they_mean_to_us(mask):
         key_padding_mask=key_padding_mask,
         average_attn_weights=False,
     )
-    close(ours, theirs)
-    close(weights, their_weights)
+    assert_close(ours, theirs)
+    assert_close(weights, their_weights)
 
 
 @pytest.mark.parametrize("mask", OURS.values(), ids=OURS)

@@ -22,7 +22,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     coin,
     each_library,
     h,
@@ -98,7 +98,7 @@ def test_head_i_owns_its_own_columns(make):
 def test_merging_puts_heads_side_by_side(make):
     heads = normal(2, 4, 3, 5)
     expected = np.concatenate([heads[:, i] for i in range(4)], axis=-1)
-    close(merge_heads(make(heads)), expected, 0)
+    assert_close(merge_heads(make(heads)), expected, 0)
 
 
 def test_merging_undoes_splitting_and_the_other_way_round():
@@ -135,8 +135,8 @@ def test_multi_head_attention_equals_its_formula(
         make(V),
         return_weights=True,
     )
-    close(ours[0], out)
-    close(ours[1], weights)
+    assert_close(ours[0], out)
+    assert_close(ours[1], weights)
     assert type(ours[0]) is type(make(Q))
 
 
@@ -160,8 +160,8 @@ def test_the_number_of_axes_says_what_a_mask_or_bias_speaks_of(
         **{kind: make(given)},
         return_weights=True,
     )
-    close(ours[0], out)
-    close(ours[1], weights)
+    assert_close(ours[0], out)
+    assert_close(ours[1], weights)
 
 
 @pytest.mark.parametrize("bias_form", ["(S)", "(B, T, S)", "(B, h, T, S)"])
@@ -184,8 +184,8 @@ def test_mask_and_bias_may_have_different_axes(
         spelled_out(bias, FORMS[bias_form][1]),
     )
     ours = multi_head(p, Q, K, V, mask=mask, bias=bias, return_weights=True)
-    close(ours[0], out)
-    close(ours[1], weights)
+    assert_close(ours[0], out)
+    assert_close(ours[1], weights)
 
 
 @both_ways
@@ -196,8 +196,8 @@ def test_without_a_batch_axis_three_axes_are_heads(multi_head):
     ours = multi_head(
         p, Q[0], K[0], V[0], mask=mask, bias=bias, return_weights=True
     )
-    close(ours[0], out)
-    close(ours[1], weights)
+    assert_close(ours[0], out)
+    assert_close(ours[1], weights)
 
 
 @both_ways
@@ -210,7 +210,9 @@ def test_with_two_batch_axes_four_axes_are_batch_and_five_have_heads(
     ours = multi_head(p, q, k, v, mask=mask, bias=bias)
     for n in range(2):
         per_head = np.broadcast_to(mask[n][:, None], (B, h, T, S))
-        close(ours[n], expected(p, per_head, bias[n], q[n], k[n], v[n])[0])
+        assert_close(
+            ours[n], expected(p, per_head, bias[n], q[n], k[n], v[n])[0]
+        )
 
 
 @both_ways
@@ -239,8 +241,8 @@ def test_a_padding_mask_falls_on_the_batch_where_batch_heads_and_queries_are_as_
         alone = reference.multi_head(
             p, q[b], k[b, : lengths[b]], v[b, : lengths[b]]
         )
-        close(numpy_of(output)[b], alone[0])
-        close(numpy_of(weights)[b, :, :, : lengths[b]], alone[1])
+        assert_close(numpy_of(output)[b], alone[0])
+        assert_close(numpy_of(weights)[b, :, :, : lengths[b]], alone[1])
 
 
 @both_ways
@@ -258,7 +260,7 @@ def test_a_bias_per_head_reaches_its_head_where_batch_heads_and_queries_are_as_m
     output = multi_head(p, q, k, v, bias=slopes[None])
     for b in range(n):
         full = np.broadcast_to(slopes, (n, n, S))
-        close(
+        assert_close(
             output[b],
             reference.multi_head(p, q[b], k[b], v[b], bias=full)[0],
         )
@@ -267,7 +269,7 @@ def test_a_bias_per_head_reaches_its_head_where_batch_heads_and_queries_are_as_m
 def test_one_head_of_full_width_is_attention_between_projections():
     p = parameters(heads=1, bias=False)
     plain = attention(Q @ p.W_Q, K @ p.W_K, V @ p.W_V) @ p.W_O
-    close(multi_head_attention(p, Q, K, V), plain)
+    assert_close(multi_head_attention(p, Q, K, V), plain)
 
 
 def test_the_output_is_the_sum_of_what_the_heads_give():
@@ -276,7 +278,7 @@ def test_the_output_is_the_sum_of_what_the_heads_give():
         sum(multi_head_attention(p.head(i), Q, K, V) for i in range(h))
         + p.b_O
     )
-    close(multi_head_attention(p, Q, K, V), total)
+    assert_close(multi_head_attention(p, Q, K, V), total)
 
 
 def test_heads_are_counted_in_the_order_of_their_columns():
@@ -286,7 +288,7 @@ def test_heads_are_counted_in_the_order_of_their_columns():
         _, alone = multi_head_attention(
             p.head(i), Q, K, V, return_weights=True
         )
-        close(weights[:, i], alone[:, 0])
+        assert_close(weights[:, i], alone[:, 0])
 
 
 @both_ways
@@ -294,7 +296,7 @@ def test_as_many_heads_as_columns_and_keys_alike(multi_head):
     p = parameters(heads=D)
     out, weights = multi_head(p, Q, K, V, return_weights=True)
     assert weights.shape == (B, D, T, S)
-    close(out[0], reference.multi_head(p, Q[0], K[0], V[0])[0])
+    assert_close(out[0], reference.multi_head(p, Q[0], K[0], V[0])[0])
 
 
 # ---- who gives queries, keys and values ----
@@ -312,8 +314,8 @@ def test_self_attention_takes_everything_from_x():
         Q,
         Q,
     )
-    close(ours[0], theirs[0])
-    close(ours[1], theirs[1])
+    assert_close(ours[0], theirs[0])
+    assert_close(ours[1], theirs[1])
     assert np.array_equal(
         self_attention(p, Q, mask=mask, bias=bias), ours[0]
     )
@@ -337,8 +339,8 @@ def test_cross_attention_takes_queries_from_x_and_the_rest_from_the_context():
         K,
         K,
     )
-    close(ours[0], theirs[0])
-    close(ours[1], theirs[1])
+    assert_close(ours[0], theirs[0])
+    assert_close(ours[1], theirs[1])
     assert np.array_equal(
         cross_attention(p, Q, K, mask=mask, bias=bias), ours[0]
     )
@@ -392,8 +394,8 @@ def test_batch_axes_broadcast(make, multi_head, case):
         )
         own = None if own is None else np.broadcast_to(own, (h, T, S))
         out, A = reference.multi_head(p, q[b], k[b], v[b], own)
-        close(numpy_of(output)[b], out)
-        close(numpy_of(weights)[b], A)
+        assert_close(numpy_of(output)[b], out)
+        assert_close(numpy_of(weights)[b], A)
 
 
 @both_ways
@@ -442,7 +444,7 @@ def test_a_query_that_may_attend_to_nothing_gets_the_output_bias_alone(
         alone = numpy_of(p.b_O) if output else np.zeros(D)
         assert (numpy_of(out)[:, 1] == alone).all()
         assert (numpy_of(weights)[:, :, 1] == 0).all()
-        close(numpy_of(weights)[:, :, 0].sum(-1), np.ones((B, h)))
+        assert_close(numpy_of(weights)[:, :, 0].sum(-1), np.ones((B, h)))
 
 
 def torch_parameters(**options):
@@ -476,11 +478,11 @@ def test_a_query_that_may_attend_to_nothing_passes_no_gradient(
         grads.append((q.grad, k.grad, v.grad, p))
     (q_all, *kv_all, p_all), (q_two, *kv_two, p_two) = grads
     assert (q_all[:, 1] == 0).all()
-    close(q_all[:, [0, 2]], q_two)
+    assert_close(q_all[:, [0, 2]], q_two)
     for one, two in zip(kv_all, kv_two, strict=True):
-        close(one, two)
+        assert_close(one, two)
     for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
-        close(getattr(p_all, name).grad, getattr(p_two, name).grad)
+        assert_close(getattr(p_all, name).grad, getattr(p_two, name).grad)
 
 
 @pytest.mark.parametrize(
@@ -502,8 +504,8 @@ def test_nan_in_the_padding_reaches_no_output(make, multi_head, form):
         return_weights=True,
     )
     out, A = expected(parameters(), k=K[:, :4], v=V[:, :4])
-    close(output, out)
-    close(numpy_of(weights)[..., :4], A)
+    assert_close(output, out)
+    assert_close(numpy_of(weights)[..., :4], A)
     assert (numpy_of(weights)[..., 4:] == 0).all()
 
 
@@ -535,12 +537,12 @@ def test_nan_in_the_padding_reaches_no_gradient_of_input_or_projection(
     ).square().sum().backward()
     q2, k2, v2 = leaves(Q, K[:, :4], V[:, :4])
     multi_head(clean, q2, k2, v2).square().sum().backward()
-    close(q.grad, q2.grad)
+    assert_close(q.grad, q2.grad)
     for x, x2 in ((k, k2), (v, v2)):
         assert (x.grad[:, 4:] == 0).all()
-        close(x.grad[:, :4], x2.grad)
+        assert_close(x.grad[:, :4], x2.grad)
     for name, W in p.arrays().items():
-        close(W.grad, getattr(clean, name).grad)
+        assert_close(W.grad, getattr(clean, name).grad)
 
 
 @both_ways
@@ -578,7 +580,7 @@ def test_nan_that_one_head_alone_may_see_leaves_the_other_heads_alone(
     output = multi_head(p, **given, mask=mask)
     clean = multi_head(p, Q, K, V, mask=mask)
     assert np.isnan(output[..., :4]).any()
-    close(output[..., 4:], clean[..., 4:])
+    assert_close(output[..., 4:], clean[..., 4:])
 
 
 @both_ways
@@ -594,7 +596,7 @@ def test_a_key_that_one_head_alone_may_see_reaches_that_head_alone(
     )
     assert np.isnan(weights[:, 0]).all()
     _, A = expected(parameters(), np.broadcast_to(mask, (B, h, T, S)))
-    close(weights[:, 1], A[:, 1])
+    assert_close(weights[:, 1], A[:, 1])
 
 
 @both_ways
@@ -639,7 +641,7 @@ def test_fused_and_by_head_have_the_same_gradients():
         multi_head(p, *inputs, mask=mask).square().sum().backward()
         grads.append([x.grad for x in (*inputs, *p.arrays().values())])
     for one, two in zip(*grads, strict=True):
-        close(one, two)
+        assert_close(one, two)
 
 
 @both_ways
@@ -651,7 +653,9 @@ def test_asking_for_the_weights_does_not_change_the_output(
     output, _ = multi_head(
         p, make(Q), make(K), make(V), mask=mask, return_weights=True
     )
-    close(multi_head(p, make(Q), make(K), make(V), mask=mask), output, 0)
+    assert_close(
+        multi_head(p, make(Q), make(K), make(V), mask=mask), output, 0
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -662,8 +666,8 @@ def test_dtype_is_kept(multi_head, dtype):
     output, weights = multi_head(p, q, k, v, return_weights=True)
     assert output.dtype == weights.dtype == dtype
     out, A = expected(parameters())
-    close(output, out, 1e-6 if dtype == "float32" else 1e-2)
-    close(weights, A, 1e-6 if dtype == "float32" else 1e-2)
+    assert_close(output, out, 1e-6 if dtype == "float32" else 1e-2)
+    assert_close(weights, A, 1e-6 if dtype == "float32" else 1e-2)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -684,8 +688,8 @@ def test_half_precision_of_torch_is_close_to_the_formula(multi_head, dtype):
         parameters(),
         np.broadcast_to(shut_query("mask")["mask"][:, None], (B, h, T, S)),
     )
-    close(output, out, 0.05)
-    close(weights, A, 0.05)
+    assert_close(output, out, 0.05)
+    assert_close(weights, A, 0.05)
 
 
 @both_ways
@@ -713,4 +717,4 @@ def test_numpy_and_torch_agree():
         return_weights=True,
     )
     for one, two in zip(ours, theirs, strict=True):
-        close(one, two, 1e-13)
+        assert_close(one, two, 1e-13)

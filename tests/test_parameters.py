@@ -15,7 +15,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     each_library,
     h,
     normal,
@@ -67,15 +67,15 @@ def test_a_head_owns_its_columns_and_its_rows_of_the_output(make):
         assert head.heads == 1
         assert head.b_O is None
         for name in ("W_Q", "W_K", "W_V"):
-            close(
+            assert_close(
                 getattr(head, name), numpy_of(getattr(p, name))[:, own], 0
             )
-            close(
+            assert_close(
                 getattr(head, "b" + name[1:]),
                 numpy_of(getattr(p, "b" + name[1:]))[own],
                 0,
             )
-        close(head.W_O, numpy_of(p.W_O)[own, :], 0)
+        assert_close(head.W_O, numpy_of(p.W_O)[own, :], 0)
 
 
 def test_a_head_lacks_what_all_lack():
@@ -102,7 +102,7 @@ def test_parameters_can_be_copied_and_stored():
     ):
         assert other.heads == h
         for name, x in p.arrays().items():
-            close(getattr(other, name), x, 0)
+            assert_close(getattr(other, name), x, 0)
     with pytest.raises(ValueError, match="heads = 3"):
         dataclasses.replace(p, heads=3)
 
@@ -197,7 +197,7 @@ def test_init_gives_the_same_numbers_in_every_library(make):
         MultiHeadParameters.init(D, h, **SIZES, seed=5).arrays().items()
     ):
         assert type(getattr(ours, name)) is type(make(np.ones(1)))
-        close(getattr(ours, name), x, 0)
+        assert_close(getattr(ours, name), x, 0)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_parameters_from_torch_compute_what_torch_computes(options):
     )
     theirs, weights = module(q, k, v, average_attn_weights=False)
     ours = multi_head_attention(p, q, k, v, return_weights=True)
-    close(ours[0], theirs)
-    close(ours[1], weights)
+    assert_close(ours[0], theirs)
+    assert_close(ours[1], weights)
     assert p.count == sum(x.numel() for x in module.parameters())
     assert (p.b_Q is None) == (options.get("bias") is False)
 
@@ -270,7 +270,7 @@ def test_gradients_flow_to_the_module_that_was_read(options):
         MultiHeadParameters.from_torch(module), q, k, v
     ).square().sum().backward()
     for name, x in module.named_parameters():
-        close(x.grad, theirs[name], 1e-11)
+        assert_close(x.grad, theirs[name], 1e-11)
 
 
 def test_parameters_from_torch_are_views():

@@ -24,7 +24,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     each_precision,
     h,
     leaves,
@@ -92,11 +92,11 @@ def test_attention_equals_that_of_torch(dtype, mask, with_bias):
         if with_bias
         else given,
     )
-    close(output, peer, TOLERANCE[dtype])
+    assert_close(output, peer, TOLERANCE[dtype])
     for out in (output, peer):
         out.square().mean().backward()
     for x, y in zip(ours[: 3 + with_bias], theirs, strict=False):
-        close(x.grad, y.grad, TOLERANCE[dtype])
+        assert_close(x.grad, y.grad, TOLERANCE[dtype])
 
 
 @each_precision
@@ -107,7 +107,7 @@ def test_scale_and_causality_are_those_of_torch(dtype):
     )
     peer = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
     ours = attention(q, k, v, mask=causal_mask(T, S, like=q), scale=0.3)
-    close(ours, peer, TOLERANCE[dtype])
+    assert_close(ours, peer, TOLERANCE[dtype])
 
 
 def test_an_empty_row_is_zero_as_in_torch():
@@ -116,7 +116,9 @@ def test_an_empty_row_is_zero_as_in_torch():
     mask[1] = False
     ours = attention(q, k, v, mask=mask)
     assert (ours[:, 1] == 0).all()
-    close(ours, scaled_dot_product_attention(q, k, v, attn_mask=mask))
+    assert_close(
+        ours, scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    )
 
 
 # ---- keras ----
@@ -169,8 +171,8 @@ def test_multi_head_attention_equals_that_of_keras(dtype, mask, bias):
         output, weights = multi_head(
             p, q, k, v, mask=mask, return_weights=True
         )
-        close(output, peer, TOLERANCE[dtype])
-        close(weights, peer_weights, TOLERANCE[dtype])
+        assert_close(output, peer, TOLERANCE[dtype])
+        assert_close(weights, peer_weights, TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize(
@@ -200,19 +202,19 @@ def test_gradients_equal_those_of_keras(dtype, multi_head):
     ours = leaves(Q, K, V, dtype=kind)
     multi_head(p, *ours, mask=torch.tensor(mask)).square().mean().backward()
     for x, y in zip(ours, theirs, strict=True):
-        close(x.grad, y.grad, TOLERANCE[dtype])
+        assert_close(x.grad, y.grad, TOLERANCE[dtype])
     for dense, W, b in (
         (layer._query_dense, p.W_Q, p.b_Q),
         (layer._key_dense, p.W_K, p.b_K),
         (layer._value_dense, p.W_V, p.b_V),
         (layer._output_dense, p.W_O, p.b_O),
     ):
-        close(
+        assert_close(
             W.grad,
             dense.kernel.value.grad.reshape(W.shape),
             TOLERANCE[dtype],
         )
-        close(
+        assert_close(
             b.grad, dense.bias.value.grad.reshape(b.shape), TOLERANCE[dtype]
         )
 
@@ -280,7 +282,7 @@ def test_all_ways_to_multi_head_attention_are_one(dtype, mask):
     base = results.pop("by head")
     for other in results.values():
         for x, y in zip(base, other, strict=True):
-            close(x, y, TOLERANCE[dtype])
+            assert_close(x, y, TOLERANCE[dtype])
 
 
 def module_with(p):
@@ -362,9 +364,9 @@ def test_multi_head_attention_equals_that_of_torch(dtype, mask, mode, bias):
             module(q, k, v, mask=mask, return_weights=True),
             (module(q, k, v, mask=mask), their_weights),
         ):
-            close(output, theirs, TOLERANCE[dtype])
-            close(output, plain, TOLERANCE[dtype])
-            close(weights, their_weights, TOLERANCE[dtype])
+            assert_close(output, theirs, TOLERANCE[dtype])
+            assert_close(output, plain, TOLERANCE[dtype])
+            assert_close(weights, their_weights, TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize(
@@ -392,9 +394,9 @@ def test_gradients_equal_those_of_torch(dtype, widths):
         MultiHeadParameters.from_torch(peer), *ours, mask=mask
     ).square().mean().backward()
     for x, y in zip(ours, theirs, strict=True):
-        close(x.grad, y.grad, TOLERANCE[dtype])
+        assert_close(x.grad, y.grad, TOLERANCE[dtype])
     for name, x in peer.named_parameters():
-        close(x.grad, wanted[name], TOLERANCE[dtype])
+        assert_close(x.grad, wanted[name], TOLERANCE[dtype])
 
 
 def test_where_torch_gives_nan_for_an_empty_row_ours_gives_the_output_bias():
@@ -412,5 +414,5 @@ def test_where_torch_gives_nan_for_an_empty_row_ours_gives_the_output_bias():
     ours = multi_head_attention(
         MultiHeadParameters.from_torch(peer), x, x, x, mask=mask
     )
-    close(ours[:, [0, 2]], theirs[:, [0, 2]])
+    assert_close(ours[:, [0, 2]], theirs[:, [0, 2]])
     assert (numpy_of(ours)[:, 1] == numpy_of(peer.out_proj.bias)).all()

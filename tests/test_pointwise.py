@@ -23,7 +23,7 @@ from tests.support import (
     B,
     D,
     T,
-    close,
+    assert_close,
     each_library,
     leaves,
     normal,
@@ -43,14 +43,14 @@ each_bend = pytest.mark.parametrize(
 @each_bend
 @each_library
 def test_the_function_equals_that_of_torch(make, ours, theirs):
-    close(ours(make(X)), theirs(torch.tensor(X)), 1e-15)
+    assert_close(ours(make(X)), theirs(torch.tensor(X)), 1e-15)
     assert type(ours(make(X))) is type(make(X))
 
 
 def test_gelu_is_x_times_the_normal_distribution():
     for x in (-3.0, -0.5, 0.0, 1.0, 4.0):
         share = 0.5 * math.erfc(-x / math.sqrt(2))
-        close(gelu(np.asarray(x)), np.asarray(x * share), 1e-15)
+        assert_close(gelu(np.asarray(x)), np.asarray(x * share), 1e-15)
 
 
 @each_bend
@@ -60,7 +60,7 @@ def test_no_axes_empty_axes_and_dtypes_are_kept(make, ours, theirs):
     assert tuple(ours(make(np.zeros((2, 0, 3)))).shape) == (2, 0, 3)
     x = make(X.astype("float32"))
     assert ours(x).dtype == x.dtype
-    close(ours(x), theirs(torch.tensor(X)), 1e-6)
+    assert_close(ours(x), theirs(torch.tensor(X)), 1e-6)
 
 
 @each_bend
@@ -68,7 +68,7 @@ def test_gradients_equal_those_of_torch_at_zero_too(ours, theirs):
     x, y = leaves(np.append(X.ravel(), 0.0), np.append(X.ravel(), 0.0))
     ours(x).sin().sum().backward()
     theirs(y).sin().sum().backward()
-    close(x.grad, y.grad, 1e-13)
+    assert_close(x.grad, y.grad, 1e-13)
 
 
 @each_bend
@@ -83,7 +83,7 @@ def test_nan_stays_nan_and_infinity_is_met(make, ours, theirs):
 def test_gelu_of_half_precision_is_computed_in_float32():
     x = torch.tensor(X, dtype=torch.bfloat16)
     assert torch.equal(gelu(x), gelu(x.float()).bfloat16())
-    close(gelu(x), F.gelu(x.float()), 1e-2)
+    assert_close(gelu(x), F.gelu(x.float()), 1e-2)
     y = X.astype("float16")
     assert np.array_equal(gelu(y), gelu(y.astype("f4")).astype("f2"))
 
@@ -99,20 +99,22 @@ def test_the_norm_equals_that_of_torch(make, shift, eps):
     ours = layer_norm(LayerNormParameters(p.gain, p.shift, eps), make(X))
     gain = torch.tensor(numpy_of(p.gain))
     given = torch.tensor(numpy_of(p.shift)) if shift else None
-    close(ours, F.layer_norm(torch.tensor(X), (D,), gain, given, eps))
+    assert_close(
+        ours, F.layer_norm(torch.tensor(X), (D,), gain, given, eps)
+    )
 
 
 @each_library
 def test_a_normed_row_has_mean_0_and_variance_1(make):
     p = LayerNormParameters(make(np.ones(D)), make(np.zeros(D)), 1e-12)
     y = numpy_of(layer_norm(p, make(50 * X + 7)))
-    close(y.mean(-1), np.zeros((B, T)))
-    close(y.std(-1), np.ones((B, T)), 1e-9)
+    assert_close(y.mean(-1), np.zeros((B, T)))
+    assert_close(y.std(-1), np.ones((B, T)), 1e-9)
 
 
 def test_a_row_of_equal_entries_gives_the_shift():
     p = layer_norm_parameters()
-    close(layer_norm(p, np.full((2, D), 5.0))[1], p.shift, 0)
+    assert_close(layer_norm(p, np.full((2, D), 5.0))[1], p.shift, 0)
 
 
 def test_each_row_has_its_own_norm():
@@ -121,7 +123,7 @@ def test_each_row_has_its_own_norm():
     y = layer_norm(p, x)
     assert np.isnan(y[1, 2]).all()
     assert np.isnan(y).sum() == D
-    close(layer_norm(p, X[0, 0]), y[0, 0], 0)
+    assert_close(layer_norm(p, X[0, 0]), y[0, 0], 0)
 
 
 def test_gradients_of_the_norm_equal_those_of_torch():
@@ -131,7 +133,7 @@ def test_gradients_of_the_norm_equal_those_of_torch():
     theirs = leaves(X, normal(D, seed=1), normal(D, seed=2))
     F.layer_norm(theirs[0], (D,), *theirs[1:]).pow(3).sum().backward()
     for one, other in zip(ours, theirs, strict=True):
-        close(one, other.grad, 1e-11)
+        assert_close(one, other.grad, 1e-11)
 
 
 def test_the_norm_of_half_precision_is_computed_in_float32():
@@ -148,13 +150,13 @@ def test_the_norm_of_torch_is_read_and_keeps_its_gradients():
     theirs = torch.nn.LayerNorm(D, eps=1e-3, dtype=torch.float64)
     p = LayerNormParameters.from_torch(theirs)
     x = torch.tensor(X)
-    close(layer_norm(p, x), theirs(x))
+    assert_close(layer_norm(p, x), theirs(x))
     layer_norm(p, x).sum().backward()
     assert theirs.bias.grad is not None
     without = torch.nn.LayerNorm(D, bias=False, dtype=torch.float64)
     read = LayerNormParameters.from_torch(without)
     assert read.shift is None
-    close(layer_norm(read, x), without(x))
+    assert_close(layer_norm(read, x), without(x))
 
 
 # ---- the feed-forward network ----
@@ -170,7 +172,7 @@ def test_feed_forward_equals_its_formula(make, activation, bias):
     bent = numpy_of(PEERS[activation][1](torch.tensor(inner)))
     expected = bent @ p.W_2 + (p.b_2 if bias else 0)
     ours = feed_forward_parameters(make, bias=bias, activation=activation)
-    close(feed_forward(ours, make(X)), expected)
+    assert_close(feed_forward(ours, make(X)), expected)
 
 
 @each_library
@@ -179,7 +181,7 @@ def test_each_position_is_changed_by_itself(make):
     x[:, 1] = np.nan
     y = numpy_of(feed_forward(p, make(x)))
     assert np.isnan(y[:, 1]).all()
-    close(y[:, [0, 2]], feed_forward(p, make(X[:, [0, 2]])), 1e-14)
+    assert_close(y[:, [0, 2]], feed_forward(p, make(X[:, [0, 2]])), 1e-14)
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

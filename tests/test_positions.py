@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attention_in_detail import sinusoidal_positions
-from tests.support import close, each_library
+from tests.support import assert_close, each_library
 
 
 def test_positions_equal_their_formula():
@@ -20,7 +20,7 @@ def test_positions_equal_their_formula():
 
 
 def test_positions_by_hand():
-    close(
+    assert_close(
         sinusoidal_positions(2, 2),
         np.array([[0, 1], [math.sin(1), math.cos(1)]]),
         1e-15,
@@ -38,14 +38,14 @@ def test_moving_on_is_a_rotation_that_does_not_depend_on_where():
             [-math.sin(angle), math.cos(angle)],
         ]
     )
-    close(
+    assert_close(
         P[n:, 2 * c : 2 * c + 2], P[:-n, 2 * c : 2 * c + 2] @ turn.T, 1e-12
     )
 
 
 def test_all_positions_differ_and_have_the_same_length():
     P = sinusoidal_positions(2000, 16)
-    close((P**2).sum(-1), np.full(2000, 8.0))
+    assert_close((P**2).sum(-1), np.full(2000, 8.0))
     assert len(np.unique(P.round(9), axis=0)) == 2000
 
 
@@ -54,7 +54,7 @@ def test_positions_come_in_the_library_of_like(make):
     like = make(np.ones(1))
     P = sinusoidal_positions(5, 4, like=like)
     assert type(P) is type(like)
-    close(P, sinusoidal_positions(5, 4), 1e-15)
+    assert_close(P, sinusoidal_positions(5, 4), 1e-15)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from attention_in_detail import (
     split_heads,
 )
 from tests import reference
-from tests.support import close
+from tests.support import assert_close
 
 sizes = st.integers(1, 5)
 numbers = st.floats(-20, 20, width=32)
@@ -61,12 +61,12 @@ rows = matrices(3, 4, elements=st.floats(-1e4, 1e4))
 def test_softmax_gives_positive_weights_that_sum_to_one(z):
     weights = softmax(z)
     assert (weights >= 0).all()
-    close(weights.sum(-1), np.ones(3), 1e-14)
+    assert_close(weights.sum(-1), np.ones(3), 1e-14)
 
 
 @given(rows, st.floats(-1e4, 1e4))
 def test_softmax_does_not_notice_a_shift_of_a_row(z, shift):
-    close(softmax(z + shift), softmax(z), 1e-10)
+    assert_close(softmax(z + shift), softmax(z), 1e-10)
 
 
 @given(rows)
@@ -89,8 +89,8 @@ def test_attention_is_its_formula(problem):
     q, k, v, given_ = problem
     output, weights = attention(q, k, v, **given_, return_weights=True)
     expected, expected_weights = reference.attention(q, k, v, **given_)
-    close(output, expected, 1e-9)
-    close(weights, expected_weights, 1e-9)
+    assert_close(output, expected, 1e-9)
+    assert_close(weights, expected_weights, 1e-9)
 
 
 @given(problems())
@@ -100,7 +100,7 @@ def test_rows_of_weights_sum_to_one_or_to_zero_where_nothing_is_open(
     q, k, _, given_ = problem
     weights = attention_weights(q, k, **given_)
     open_ = given_["mask"] & (given_["bias"] > -np.inf)
-    close(weights.sum(-1), open_.any(-1) * 1.0, 1e-14)
+    assert_close(weights.sum(-1), open_.any(-1) * 1.0, 1e-14)
     assert (weights[~open_] == 0).all()
     assert (weights >= 0).all()
 
@@ -124,7 +124,7 @@ def test_attention_is_equivariant_in_its_queries(problem, data):
     q, k, v, given_ = problem
     order = orders(data.draw, len(q))
     turned = {name: x[order] for name, x in given_.items()}
-    close(
+    assert_close(
         attention(q[order], k, v, **turned),
         attention(q, k, v, **given_)[order],
         1e-12,
@@ -142,15 +142,17 @@ def test_attention_does_not_notice_the_order_of_keys_with_their_values(
     other, other_weights = attention(
         q, k[order], v[order], **turned, return_weights=True
     )
-    close(other, output, 1e-12)
-    close(other_weights, weights[:, order], 1e-12)
+    assert_close(other, output, 1e-12)
+    assert_close(other_weights, weights[:, order], 1e-12)
 
 
 @given(problems(), st.floats(-5, 5))
 def test_a_shift_of_all_scores_of_a_query_changes_nothing(problem, shift):
     q, k, v, given_ = problem
     moved = given_ | {"bias": given_["bias"] + shift}
-    close(attention(q, k, v, **moved), attention(q, k, v, **given_), 1e-10)
+    assert_close(
+        attention(q, k, v, **moved), attention(q, k, v, **given_), 1e-10
+    )
 
 
 @given(problems(), st.floats(0.1, 3))
@@ -158,9 +160,9 @@ def test_scale_works_on_queries_keys_and_scores_alike(problem, factor):
     q, k, v, given_ = problem
     width = q.shape[-1] ** -0.5
     scaled = attention(q, k, v, **given_, scale=factor * width)
-    close(attention(factor * q, k, v, **given_), scaled, 1e-9)
-    close(attention(q, factor * k, v, **given_), scaled, 1e-9)
-    close(scores(q, k, scale=factor), factor * (q @ k.T), 1e-12)
+    assert_close(attention(factor * q, k, v, **given_), scaled, 1e-9)
+    assert_close(attention(q, factor * k, v, **given_), scaled, 1e-9)
+    assert_close(scores(q, k, scale=factor), factor * (q @ k.T), 1e-12)
 
 
 @given(problems(), st.floats(-3, 3), st.floats(-3, 3))
@@ -170,7 +172,7 @@ def test_the_output_is_linear_in_the_values(problem, a, b):
     mixed = a * attention(q, k, v, **given_) + b * attention(
         q, k, w, **given_
     )
-    close(attention(q, k, a * v + b * w, **given_), mixed, 1e-11)
+    assert_close(attention(q, k, a * v + b * w, **given_), mixed, 1e-11)
 
 
 @given(
@@ -189,7 +191,7 @@ def test_what_has_no_batch_axes_holds_for_all(problem, kept):
         alone = attention(
             *(x[b] for x in full[:3]), mask=full[3][b], bias=full[4][b]
         )
-        close(ours[b] if any(kept) else ours, alone, 1e-12)
+        assert_close(ours[b] if any(kept) else ours, alone, 1e-12)
 
 
 @given(problems(), st.data())
@@ -245,7 +247,7 @@ def test_padding_is_as_if_it_were_cut_off(lengths, S):
         alone = (
             attention(q[b], k[b, :n], v[b, :n]) if n else np.zeros((2, 3))
         )
-        close(output[b], alone, 1e-12)
+        assert_close(output[b], alone, 1e-12)
 
 
 @given(st.data(), sizes, sizes, st.integers(1, 3), st.integers(1, 3))
@@ -317,8 +319,8 @@ def test_fused_by_head_and_the_formula_are_one(problem):
     expected, weights = reference.multi_head(p, q, k, v, mask)
     for multi_head in (multi_head_attention, multi_head_attention_by_head):
         ours = multi_head(p, q, k, v, mask=mask, return_weights=True)
-        close(ours[0], expected, 1e-11)
-        close(ours[1], weights, 1e-11)
+        assert_close(ours[0], expected, 1e-11)
+        assert_close(ours[1], weights, 1e-11)
 
 
 @given(multi_head_problems, st.data())
@@ -340,8 +342,8 @@ def test_the_order_of_the_heads_does_not_matter(problem, data):
     other, other_weights = multi_head_attention(
         turned, q, k, v, mask=mask[order], return_weights=True
     )
-    close(other, output, 1e-12)
-    close(other_weights, weights[order], 1e-12)
+    assert_close(other, output, 1e-12)
+    assert_close(other_weights, weights[order], 1e-12)
 
 
 @given(st.integers(2, 6), seeds, st.data())
@@ -354,7 +356,9 @@ def test_self_attention_is_equivariant_and_a_causal_mask_breaks_that(
         rng.normal(size=(T, 3)),
     )
     order = orders(data.draw, T)
-    close(self_attention(p, x[order]), self_attention(p, x)[order], 1e-12)
+    assert_close(
+        self_attention(p, x[order]), self_attention(p, x)[order], 1e-12
+    )
     mask = causal_mask(T)
     if (order != np.arange(T)).any():
         causal = (
@@ -374,6 +378,6 @@ def test_a_batch_is_its_entries_one_by_one(multi_head, problem, batch):
     output = multi_head(p, scale * q, k, v, mask=mask[None])
     assert output.shape == (batch, len(q), p.D_out)
     for b in range(batch):
-        close(
+        assert_close(
             output[b], multi_head(p, scale[b] * q, k, v, mask=mask), 1e-12
         )

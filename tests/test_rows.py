@@ -7,7 +7,7 @@ import torch
 from attention_in_detail import softmax, softmax_jacobian
 from tests import reference
 from tests.support import (
-    close,
+    assert_close,
     each_library,
     each_precision,
     leaves,
@@ -16,13 +16,17 @@ from tests.support import (
 
 
 def test_softmax_of_logarithms_gives_their_shares():
-    close(softmax(np.log([1.0, 2.0, 5.0])), np.array([1, 2, 5]) / 8, 1e-15)
+    assert_close(
+        softmax(np.log([1.0, 2.0, 5.0])), np.array([1, 2, 5]) / 8, 1e-15
+    )
 
 
 @each_library
 def test_softmax_equals_its_formula(make):
     z = normal(3, 5)
-    close(softmax(make(z)), np.array([reference.softmax(row) for row in z]))
+    assert_close(
+        softmax(make(z)), np.array([reference.softmax(row) for row in z])
+    )
 
 
 @pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
@@ -30,7 +34,7 @@ def test_softmax_equals_its_formula(make):
 def test_softmax_runs_along_the_axis_that_is_named(make, axis):
     z = normal(2, 3, 4)
     expected = np.apply_along_axis(reference.softmax, axis, z)
-    close(softmax(make(z), axis=axis), expected)
+    assert_close(softmax(make(z), axis=axis), expected)
 
 
 @each_precision
@@ -59,7 +63,7 @@ def test_softmax_neither_overflows_nor_vanishes(make):
         over="ignore"
     ):  # of the difference −2e308, whose exponential is 0 all the same
         weights = softmax(z)
-    close(
+    assert_close(
         weights,
         np.array([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [odds, 1 - odds]]),
     )
@@ -68,7 +72,7 @@ def test_softmax_neither_overflows_nor_vanishes(make):
 @each_library
 def test_softmax_of_minus_infinity_is_zero(make):
     z = make(np.array([[-np.inf, 0.0, 0.0], [-np.inf, -np.inf, -np.inf]]))
-    close(softmax(z), np.array([[0, 0.5, 0.5], [0, 0, 0]]), 0)
+    assert_close(softmax(z), np.array([[0, 0.5, 0.5], [0, 0, 0]]), 0)
 
 
 def test_softmax_of_minus_infinity_passes_a_gradient_of_exactly_zero():
@@ -131,13 +135,13 @@ def test_softmax_jacobian_is_what_differentiation_gives(make):
     expected = torch.stack(rows).reshape(2, 3, 4, 4)
     jacobian = softmax_jacobian(softmax(make(z)))
     assert type(jacobian) is type(make(z))
-    close(jacobian, expected)
+    assert_close(jacobian, expected)
 
 
 def test_softmax_jacobian_is_symmetric_and_its_rows_sum_to_zero():
     jacobian = softmax_jacobian(softmax(normal(5)))
-    close(jacobian, jacobian.T, 0)
-    close(jacobian.sum(-1), np.zeros(5), 1e-15)
+    assert_close(jacobian, jacobian.T, 0)
+    assert_close(jacobian.sum(-1), np.zeros(5), 1e-15)
     assert np.abs(jacobian).max() > 0.01
 
 

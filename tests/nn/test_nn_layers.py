@@ -14,7 +14,17 @@ from attention_in_detail import (
 )
 from attention_in_detail.nn import DecoderLayer, EncoderLayer
 from tests.layer_support import D_c, D_ff, drawn, torch_layer
-from tests.support import B, D, S, T, close, h, leaves, normal, numpy_of
+from tests.support import (
+    B,
+    D,
+    S,
+    T,
+    assert_close,
+    h,
+    leaves,
+    normal,
+    numpy_of,
+)
 
 X, C = normal(B, T, D, seed=1), normal(B, S, D, seed=2)
 LENGTHS, C_LENGTHS = (
@@ -85,7 +95,7 @@ def test_the_encoder_layer_equals_that_of_torch(
     for one, other in zip(
         gradients(ours, output, x), expected, strict=True
     ):
-        close(one, other)
+        assert_close(one, other)
 
 
 @both_paths
@@ -115,7 +125,7 @@ def test_the_decoder_layer_equals_that_of_torch(
     for one, other in zip(
         gradients(ours, output, x, c), expected, strict=True
     ):
-        close(one, other)
+        assert_close(one, other)
 
 
 @each_kind
@@ -124,7 +134,7 @@ def test_modules_and_functions_are_one_in_numpy_too(norm_first, activation):
     one = drawn(EncoderLayer(D, h, D_ff=D_ff, **options).double())
     two = drawn(DecoderLayer(D, h, D_c=D_c, **options).double())
     context = normal(B, S, D_c)
-    close(
+    assert_close(
         one(torch.tensor(X), mask=PADDING),
         encoder_layer(
             map_arrays(one.as_parameters(), numpy_of),
@@ -140,7 +150,7 @@ def test_modules_and_functions_are_one_in_numpy_too(norm_first, activation):
         return_weights=True,
     )
     for a, b in zip(ours, theirs, strict=True):
-        close(a, b)
+        assert_close(a, b)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +166,10 @@ def test_other_layers_of_torch_are_copied_alike(options):
     encoder, decoder = (
         torch_layer(kind, **options) for kind in ("Encoder", "Decoder")
     )
-    close(EncoderLayer.from_torch(encoder)(x), turn(encoder(turn(x))))
-    close(
+    assert_close(
+        EncoderLayer.from_torch(encoder)(x), turn(encoder(turn(x)))
+    )
+    assert_close(
         DecoderLayer.from_torch(decoder)(x, c),
         turn(decoder(turn(x), turn(c))),
     )
@@ -193,7 +205,7 @@ def test_dropout_is_for_training_alone(made, return_weights):
     assert (one - two).abs().max() > 0.1
     ours.eval()
     state = torch.random.get_rng_state()
-    close(first(run(ours, x, c, **options)), run(plain, x, c), 1e-14)
+    assert_close(first(run(ours, x, c, **options)), run(plain, x, c), 1e-14)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
@@ -308,7 +320,7 @@ def test_padding_of_nan_reaches_no_real_row_and_no_gradient_of_the_context(
     shut = ~C_PADDING.mT
     given = torch.where(shut, torch.nan, c)
     output = ours(x, given, context_mask=C_PADDING)
-    close(output, ours(x, c, context_mask=C_PADDING))
+    assert_close(output, ours(x, c, context_mask=C_PADDING))
     grads = torch.autograd.grad(
         output.square().sum(), [c, *ours.parameters()]
     )

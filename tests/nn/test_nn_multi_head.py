@@ -22,7 +22,7 @@ from tests.support import (
     D_v,
     S,
     T,
-    close,
+    assert_close,
     coin,
     h,
     leaves,
@@ -106,9 +106,9 @@ def test_the_module_is_the_function_whatever_is_asked_for(
     with torch.set_grad_enabled(mode != "eval without gradients"):
         alone = ours(Q, K, V, **given)
         output, weights = ours(Q, K, V, **given, return_weights=True)
-    close(alone, expected)
-    close(output, expected)
-    close(weights, expected_weights)
+    assert_close(alone, expected)
+    assert_close(output, expected)
+    assert_close(weights, expected_weights)
     assert (
         alone.requires_grad
         == output.requires_grad
@@ -142,7 +142,7 @@ def test_gradients_are_those_of_the_function(given):
     for grads in zip(*results, strict=True):
         for x in grads:
             assert x is not None
-            close(x, grads[0])
+            assert_close(x, grads[0])
 
 
 @both_paths
@@ -159,7 +159,7 @@ def test_float32_equals_float64(return_weights):
         return_weights=return_weights,
     )
     assert output_of(narrow).dtype == torch.float32
-    close(output_of(narrow), wide, 2e-6)
+    assert_close(output_of(narrow), wide, 2e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -179,21 +179,21 @@ def test_half_precision_keeps_its_dtype_and_the_rules(
     assert torch.equal(
         output_of(result)[:, 1], ours.output.bias.expand(B, D_out)
     )
-    close(output_of(result), module()(Q, K, V, mask=mask), 0.06)
+    assert_close(output_of(result), module()(Q, K, V, mask=mask), 0.06)
 
 
 def test_missing_keys_mean_self_attention_and_missing_values_mean_the_keys():
     ours = module(D_k=D_q, D_v=D_q)
-    close(ours(Q), ours(Q, Q, Q), 0)
+    assert_close(ours(Q), ours(Q, Q, Q), 0)
     mask = causal_mask(T, like=Q)
     for one, other in zip(
         ours(Q, mask=mask, return_weights=True),
         ours(Q, Q, Q, mask=mask, return_weights=True),
         strict=True,
     ):
-        close(one, other, 0)
+        assert_close(one, other, 0)
     ours = module(D_v=D_k)
-    close(ours(Q, K), ours(Q, K, K), 0)
+    assert_close(ours(Q, K), ours(Q, K, K), 0)
 
 
 @pytest.mark.parametrize("offset", [0, 1, S - T, -1, -T])
@@ -221,15 +221,15 @@ def test_a_causal_offset_is_a_causal_mask(mask, offset, return_weights):
         causal_offset=offset,
         return_weights=return_weights,
     )
-    close(output_of(result), expected[0])
+    assert_close(output_of(result), expected[0])
     if return_weights:
-        close(result[1], expected[1])
+        assert_close(result[1], expected[1])
 
 
 def test_no_causal_offset_shuts_nothing_and_zero_is_one():
     x = torch.tensor(normal(2, 4, D))
     ours = module(D_q=D, D_k=D, D_v=D)
-    close(ours(x, causal_offset=None), ours(x), 0)
+    assert_close(ours(x, causal_offset=None), ours(x), 0)
     assert (ours(x, causal_offset=0) - ours(x)).abs().max() > 0.01
 
 
@@ -312,13 +312,13 @@ def test_the_padding_reaches_no_output_and_no_gradient(
     clean, clean_inputs = module(), leaves(Q, K[:, :4], V[:, :4])
     expected = clean(*clean_inputs)
     expected.square().sum().backward()
-    close(output, expected)
-    close(inputs[0].grad, clean_inputs[0].grad)
+    assert_close(output, expected)
+    assert_close(inputs[0].grad, clean_inputs[0].grad)
     for x, y in zip(inputs[1:], clean_inputs[1:], strict=True):
         assert (x.grad[:, 4:] == 0).all()
-        close(x.grad[:, :4], y.grad)
+        assert_close(x.grad[:, :4], y.grad)
     for x, y in zip(ours.parameters(), clean.parameters(), strict=True):
-        close(x.grad, y.grad)
+        assert_close(x.grad, y.grad)
 
 
 @both_paths
@@ -336,7 +336,7 @@ def test_padding_falls_on_the_batch_where_batch_heads_and_queries_are_as_many(
         )
     )
     for b in range(n):
-        close(output[b], ours(x[b], x[b, : b + 1]))
+        assert_close(output[b], ours(x[b], x[b, : b + 1]))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 1e-12])
@@ -358,7 +358,7 @@ def test_nan_that_one_head_alone_may_see_leaves_the_other_heads_alone(
     result = ours(**given, mask=mask, return_weights=return_weights)
     clean = ours.eval()(Q, K, V, mask=mask)
     assert output_of(result)[..., :4].isnan().any()
-    close(output_of(result)[..., 4:], clean[..., 4:], 1e-11)
+    assert_close(output_of(result)[..., 4:], clean[..., 4:], 1e-11)
 
 
 @both_paths
@@ -407,10 +407,10 @@ def test_batch_axes_broadcast(case, training_with_dropout):
     expected = multi_head_attention(
         ours.as_parameters(), q, k, v, mask=mask, return_weights=True
     )
-    close(ours(q, k, v, mask=mask), expected[0], 1e-11)
+    assert_close(ours(q, k, v, mask=mask), expected[0], 1e-11)
     output, weights = ours(q, k, v, mask=mask, return_weights=True)
-    close(output, expected[0], 1e-11)
-    close(weights, expected[1], 1e-11)
+    assert_close(output, expected[0], 1e-11)
+    assert_close(weights, expected[1], 1e-11)
 
 
 @both_paths
@@ -429,13 +429,13 @@ def test_no_queries_give_nothing(return_weights, given):
 
 def test_dropout_is_off_outside_training():
     dropping, plain = module(dropout=0.5).eval(), module()
-    close(dropping(Q, K, V), plain(Q, K, V), 0)
+    assert_close(dropping(Q, K, V), plain(Q, K, V), 0)
     for x, y in zip(
         dropping(Q, K, V, return_weights=True),
         plain(Q, K, V, return_weights=True),
         strict=True,
     ):
-        close(x, y, 0)
+        assert_close(x, y, 0)
 
 
 @both_paths
@@ -485,7 +485,7 @@ def test_weights_are_returned_as_they_were_before_dropout():
     expected, expected_weights = plain(
         Q, K, V, mask=mask, return_weights=True
     )
-    close(weights, expected_weights, 0)
+    assert_close(weights, expected_weights, 0)
     assert (output - expected).abs().max() > 0.1
 
 
@@ -498,7 +498,7 @@ def test_dropout_follows_the_generator_of_torch(return_weights):
         outputs.append(
             output_of(ours(Q, K, V, return_weights=return_weights))
         )
-    close(outputs[0], outputs[1], 0)
+    assert_close(outputs[0], outputs[1], 0)
     assert (outputs[0] - outputs[2]).abs().max() > 0.1
 
 
@@ -615,8 +615,8 @@ def test_the_module_can_be_copied_stored_and_read_back():
     other = module(seed=1)
     assert (other(Q, K, V) - ours(Q, K, V)).abs().max() > 0.1
     other.load_state_dict(torch.load(stored))
-    close(other(Q, K, V), ours(Q, K, V), 0)
-    close(copy.deepcopy(ours)(Q, K, V), ours(Q, K, V), 0)
+    assert_close(other(Q, K, V), ours(Q, K, V), 0)
+    assert_close(copy.deepcopy(ours)(Q, K, V), ours(Q, K, V), 0)
 
 
 def test_the_module_says_its_heads_and_dropout():
@@ -651,7 +651,7 @@ def test_layout_in_memory_does_not_matter():
     expected = ours(Q, K, V, mask=mask)
     assert not q.is_contiguous()
     for return_weights in (False, True):
-        close(
+        assert_close(
             output_of(
                 ours(
                     q,
@@ -699,9 +699,9 @@ def test_from_torch_and_back_again_nothing_is_lost(options):
     )
     expected, weights = theirs(q, k, v, average_attn_weights=False)
     result = ours(q, k, v, return_weights=True)
-    close(result[0], expected)
-    close(result[1], weights)
-    close(back(q, k, v)[0], expected)
+    assert_close(result[0], expected)
+    assert_close(result[1], weights)
+    assert_close(back(q, k, v)[0], expected)
     assert ours.dropout == back.dropout == options.get("dropout", 0.0)
     for name, x in theirs.state_dict().items():
         assert torch.equal(back.state_dict()[name], x)
@@ -745,14 +745,14 @@ def test_a_peer_that_is_not_batch_first_is_read_alike():
     x = torch.tensor(normal(B, T, D))
     turned = x.transpose(0, 1)
     expected = theirs(turned, turned, turned)[0].transpose(0, 1)
-    close(MultiHeadAttention.from_torch(theirs)(x), expected)
+    assert_close(MultiHeadAttention.from_torch(theirs)(x), expected)
 
 
 def test_as_parameters_is_what_numpy_needs_too():
     ours, mask = module(), open_mask(B, 1, S, seed=2)
     p = ours.as_parameters()
     arrays = {name: numpy_of(x) for name, x in p.arrays().items()}
-    close(
+    assert_close(
         ours(Q, K, V, mask=torch.tensor(mask)),
         multi_head_attention(
             type(p)(**arrays, heads=h),

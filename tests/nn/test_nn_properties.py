@@ -10,7 +10,7 @@ from attention_in_detail import (
     multi_head_attention_by_head,
 )
 from attention_in_detail.nn import MultiHeadAttention
-from tests.support import close
+from tests.support import assert_close
 
 
 @st.composite
@@ -92,4 +92,4 @@ def test_module_and_functions_are_one_in_outputs_and_gradients(
     ):
         for ours, theirs in zip(results(output), expected, strict=True):
             assert ours.isfinite().all()
-            close(ours, theirs, 1e-10)
+            assert_close(ours, theirs, 1e-10)

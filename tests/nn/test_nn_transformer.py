@@ -19,7 +19,7 @@ from tests.layer_support import (
     tokens,
     torch_transformer,
 )
-from tests.support import B, D, S, T, close, h, numpy_of
+from tests.support import B, D, S, T, assert_close, h, numpy_of
 from tests.test_encoder_decoder import torch_logits
 
 SOURCE = torch.tensor(tokens(B, S, V=V_s, seed=1))
@@ -64,7 +64,7 @@ def test_the_module_equals_that_of_torch(
         bag = torch.cat([g.flatten() for g in grads]).sort().values
         results.append((output, bag))
     for one, other in zip(*results, strict=True):
-        close(one, other, 2e-12)
+        assert_close(one, other, 2e-12)
 
 
 @each_kind
@@ -79,11 +79,11 @@ def test_the_module_is_the_function_in_numpy_too(norm_first, activation):
         source_mask=MASK.numpy(),
         return_weights=True,
     )
-    close(found[0], expected[0])
+    assert_close(found[0], expected[0])
     for one, other in zip(found[1:], expected[1:], strict=True):
         for A, C in zip(one, other, strict=True):
-            close(A, C)
-    close(ours(SOURCE, TARGET, source_mask=MASK), found[0])
+            assert_close(A, C)
+    assert_close(ours(SOURCE, TARGET, source_mask=MASK), found[0])
 
 
 def test_final_norms_come_with_pre_norm_unless_told():
@@ -98,7 +98,7 @@ def test_dropout_is_for_training_alone_and_reaches_the_embeddings():
     ours, plain = made(dropout=0.5), made()
     one, two = (ours(SOURCE, TARGET) for _ in range(2))
     assert (one - two).abs().max() > 0.1
-    close(ours.eval()(SOURCE, TARGET), plain(SOURCE, TARGET))
+    assert_close(ours.eval()(SOURCE, TARGET), plain(SOURCE, TARGET))
     ours.train()
     for layer in (*ours.encoder_layers, *ours.decoder_layers):
         layer.eval()
@@ -171,4 +171,6 @@ def test_a_little_model_learns_to_turn_a_sequence_round():
     p = map_arrays(ours.as_parameters(), lambda x: x.detach().numpy())
     again, _ = greedy_decode(p, numbers, **given)
     assert np.array_equal(again, found.numpy())
-    close(transformer(p, numbers, turned[:, :-1].numpy()), logits, 1e-5)
+    assert_close(
+        transformer(p, numbers, turned[:, :-1].numpy()), logits, 1e-5
+    )
