@@ -34,7 +34,7 @@ both_ways = pytest.mark.parametrize(
 )
 
 
-def apart(wrong, right, by=0.05):
+def assert_apart(wrong, right, by=0.05):
     """Same shape, other numbers."""
     wrong, right = numpy_of(wrong), numpy_of(right)
     assert wrong.shape == right.shape
@@ -78,7 +78,7 @@ def test_heads_are_swapped_and_not_only_reshaped(monkeypatch, name, bug):
     right = multi_head_attention(P, X, X, X)
     assert_close(right, right_multi_head())
     monkeypatch.setattr(getattr(multi_head, name), "unchecked", bug)
-    apart(multi_head_attention(P, X, X, X), right)
+    assert_apart(multi_head_attention(P, X, X, X), right)
 
 
 def test_both_swaps_forgotten_do_not_cancel(monkeypatch):
@@ -89,14 +89,14 @@ def test_both_swaps_forgotten_do_not_cancel(monkeypatch):
     monkeypatch.setattr(
         multi_head.merge_heads, "unchecked", merge_without_swap
     )
-    apart(multi_head_attention(P, X, X, X), right)
+    assert_apart(multi_head_attention(P, X, X, X), right)
 
 
 @both_ways
 def test_heads_are_neighbouring_columns_and_not_every_hth(way):
     turned = P.W_Q.reshape(16, n, n).swapaxes(1, 2).reshape(16, 16)
     strided = MultiHeadParameters(turned, P.W_K, P.W_V, P.W_O, heads=n)
-    apart(way(strided, X, X, X), right_multi_head())
+    assert_apart(way(strided, X, X, X), right_multi_head())
     assert_close(way(P, X, X, X), right_multi_head())
 
 
@@ -122,12 +122,12 @@ def test_scores_of_a_head_are_divided_by_the_root_of_its_own_width(
     monkeypatch.setattr(
         scaled_dot_product.attention_weights, "unchecked", planted
     )
-    apart(way(P, X, X, X), right_multi_head())
+    assert_apart(way(P, X, X, X), right_multi_head())
 
 
 def test_scores_are_divided_once():
     for divisor in (1, n, n**1.5):
-        apart(Q @ K.T / divisor, scores(Q, K))
+        assert_apart(Q @ K.T / divisor, scores(Q, K))
     assert_close(scores(Q, K), Q @ K.T / 2)
     assert_close(attention_weights(Q, K), softmax(Q @ K.T / 2))
 
@@ -164,7 +164,7 @@ def test_the_softmax_runs_over_keys_and_not_over_queries(monkeypatch):
     monkeypatch.setattr(
         scaled_dot_product.softmax, "unchecked", lambda z: inner(z, axis=-2)
     )
-    apart(attention(Q, K, V), right)
+    assert_apart(attention(Q, K, V), right)
 
 
 def test_the_softmax_is_not_over_heads_or_batch(monkeypatch):
@@ -176,13 +176,13 @@ def test_the_softmax_is_not_over_heads_or_batch(monkeypatch):
             "unchecked",
             lambda z, a=axis: inner(z, axis=a),
         )
-        apart(multi_head_attention(P, X, X, X), right)
+        assert_apart(multi_head_attention(P, X, X, X), right)
 
 
 def test_values_are_weighted_and_weights_are_not_turned():
     weights = attention_weights(Q, K)
-    apart(weights.T @ V, attention(Q, K, V))
-    apart(attention(K, Q, V), attention(Q, K, V))
+    assert_apart(weights.T @ V, attention(Q, K, V))
+    assert_apart(attention(K, Q, V), attention(Q, K, V))
 
 
 # ---- masks ----
@@ -195,18 +195,18 @@ MASK = np.array(
 def test_true_means_may_attend_and_not_ignore():
     right = reference.attention(Q, K, V, MASK)[0]
     assert_close(attention(Q, K, V, mask=MASK), right)
-    apart(attention(Q, K, V, mask=~MASK), right)
-    apart(attention(Q, K, V, mask=MASK.T), right)
+    assert_apart(attention(Q, K, V, mask=~MASK), right)
+    assert_apart(attention(Q, K, V, mask=MASK.T), right)
 
 
 def test_the_mask_comes_before_the_softmax():
     """After it, the rows no longer sum to one."""
     late = np.where(MASK, softmax(scores(Q, K)), 0)
     right = attention_weights(Q, K, mask=MASK)
-    apart(late, right)
+    assert_apart(late, right)
     assert_close(right.sum(-1), np.ones(n))
     # Zero is no way to shut a score either: e⁰ = 1.
-    apart(softmax(np.where(MASK, scores(Q, K), 0)), right)
+    assert_apart(softmax(np.where(MASK, scores(Q, K), 0)), right)
 
 
 @pytest.mark.parametrize("low", [-1e9, -1e4, np.finfo(np.float64).min])
@@ -218,7 +218,7 @@ def test_a_row_that_may_attend_to_nothing_is_no_average_of_the_padding(low):
     right = attention(Q, K, V, mask=mask)
     assert_close(wrong[1], V.mean(0))
     assert (right[1] == 0).all()
-    apart(wrong, right)
+    assert_apart(wrong, right)
 
 
 def test_minus_a_billion_overflows_half_precision_and_ours_does_not():
@@ -253,16 +253,18 @@ def test_causality_is_aligned_as_the_offset_says():
     last = attention(x[-2:], x, y, mask=causal_mask(2, 6, offset=4))
     whole = attention(x, x, y, mask=causal_mask(6))[-2:]
     assert_close(last, whole)
-    apart(attention(x[-2:], x, y, mask=causal_mask(2, 6)), whole)
-    apart(attention(x[-2:], x, y, mask=causal_mask(2, 6, offset=3)), whole)
+    assert_apart(attention(x[-2:], x, y, mask=causal_mask(2, 6)), whole)
+    assert_apart(
+        attention(x[-2:], x, y, mask=causal_mask(2, 6, offset=3)), whole
+    )
 
 
 def test_a_query_sees_its_own_position_and_none_after():
     strict = np.tril(np.ones((n, n), bool), k=-1)
     right = reference.attention(Q, K, V, np.tril(np.ones((n, n), bool)))[0]
     assert_close(attention(Q, K, V, mask=causal_mask(n)), right)
-    apart(attention(Q, K, V, mask=strict), right)
-    apart(attention(Q, K, V, mask=causal_mask(n).T), right)
+    assert_apart(attention(Q, K, V, mask=strict), right)
+    assert_apart(attention(Q, K, V, mask=causal_mask(n).T), right)
 
 
 LENGTHS = np.array([1, 2, 3, 4])
@@ -278,10 +280,10 @@ def test_padded_keys_are_not_averaged_in(way):
     )
     mask = padding_mask(LENGTHS, n)
     assert_close(way(P, X, X, X, mask=mask), right)
-    apart(way(P, X, X, X), right)
+    assert_apart(way(P, X, X, X), right)
     # Padding set to zero still takes its share: e⁰ = 1.
     zeroed = np.where(mask[:, 0, :, None], X, 0.0)
-    apart(way(P, X, zeroed, zeroed), right)
+    assert_apart(way(P, X, zeroed, zeroed), right)
 
 
 @both_ways
@@ -294,11 +296,11 @@ def test_a_padding_mask_falls_on_no_wrong_axis(way):
         right_multi_head(np.broadcast_to(mask[:, None], (n, n, n, n))),
     )
     lengths_of_rows = mask[:, 0, :]  # (B, S) read as (T, S)
-    apart(way(P, X, X, X, mask=lengths_of_rows), right)
-    apart(
+    assert_apart(way(P, X, X, X, mask=lengths_of_rows), right)
+    assert_apart(
         way(P, X, X, X, mask=mask[None]), right
     )  # (1, B, 1, S) read as heads
-    apart(
+    assert_apart(
         way(P, X, X, X, mask=np.swapaxes(mask, 1, 2)), right
     )  # queries shut, not keys
 
@@ -308,7 +310,7 @@ def test_a_mask_given_the_axis_of_heads_by_size_would_be_seen(monkeypatch):
     monkeypatch.setattr(
         multi_head, "with_head_axis", lambda x, batch_axes: x
     )
-    apart(
+    assert_apart(
         multi_head_attention(P, X, X, X, mask=padding_mask(LENGTHS, n)),
         right,
     )
@@ -384,7 +386,7 @@ def test_dropout_does_not_stay_on_outside_training():
     torch.manual_seed(0)
     module = MultiHeadAttention(16, n, dropout=0.5).double()
     x = torch.tensor(X)
-    apart(module(x).detach(), module.eval()(x).detach())
+    assert_apart(module(x).detach(), module.eval()(x).detach())
     assert_close(module.eval()(x), module.eval()(x), 0)
     assert_close(
         module.eval()(x),
@@ -401,7 +403,7 @@ def test_the_weights_shown_are_those_that_made_the_output():
     values = torch.tensor(numpy_of(x) @ numpy_of(module.value.weight).T)
     heads = weights @ values.unflatten(-1, (n, n)).transpose(-2, -3)
     assert_close(module.output(heads.transpose(-2, -3).flatten(-2)), output)
-    apart(module(x, return_weights=True)[1], weights)
+    assert_apart(module(x, return_weights=True)[1], weights)
 
 
 def test_scores_that_were_passed_in_are_not_changed():

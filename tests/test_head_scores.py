@@ -12,7 +12,7 @@ from attention_in_detail.head_scores import (
 )
 
 
-def near(x, y):
+def assert_near(x, y):
     np.testing.assert_allclose(x, y, rtol=0, atol=1e-12)
 
 
@@ -37,13 +37,13 @@ def test_mass_equals_loops():
         for j in range(7):
             if pattern[i, j]:
                 wanted += weights[..., i, j] / len(asked)
-    near(pattern_mass(weights, pattern), wanted)
+    assert_near(pattern_mass(weights, pattern), wanted)
     uniform = np.full((5, 7), 1 / 7)
-    near(uniform_mass(pattern), pattern_mass(uniform, pattern))
+    assert_near(uniform_mass(pattern), pattern_mass(uniform, pattern))
     by_standard = pattern_mass(
         strict.asarray(weights), strict.asarray(pattern)
     )
-    near(np.asarray(by_standard), wanted)
+    assert_near(np.asarray(by_standard), wanted)
 
 
 def test_queries_that_are_not_asked_count_for_nothing():
@@ -57,8 +57,10 @@ def test_everything_is_one_and_parts_add_up():
     weights = rng.dirichlet(np.ones(6), size=6)
     part = rng.random((6, 6)) < 0.5
     part[:, 0], part[:, 1] = True, False  # both parts ask every query
-    near(pattern_mass(weights, np.ones((6, 6), dtype=bool)), 1.0)
-    near(pattern_mass(weights, part) + pattern_mass(weights, ~part), 1.0)
+    assert_near(pattern_mass(weights, np.ones((6, 6), dtype=bool)), 1.0)
+    assert_near(
+        pattern_mass(weights, part) + pattern_mass(weights, ~part), 1.0
+    )
 
 
 def test_half_precision_is_summed_in_float32():

