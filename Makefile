@@ -1,7 +1,7 @@
 # Attention in Detail. `make` lists what can be made.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book serve test test-more notebooks bench clean
+.PHONY: help book serve test test-more notebooks bench experiments clean
 
 VENV_PYTHON := .venv/bin/python
 # How many processes the tests may use.
@@ -47,6 +47,14 @@ bench: ## measure again what the chapters show as stored measurements (some minu
 	    echo "[3/3] measurements: $$script"; \
 	    $(VENV_PYTHON) "$$script" || exit 1; \
 	done
+
+experiments: ## run all experiments of Part III again on all seeds, an hour or more (one: NAME=direction)
+	@sh tools/setup_env.sh test 4
+	@for script in $$(grep -l __main__ experiments/$(or $(NAME),*).py); do \
+	    echo "[3/4] experiments: $$script"; \
+	    $(VENV_PYTHON) "$$script" || exit 1; \
+	done
+	@echo "[4/4] numbers in the text"; $(VENV_PYTHON) tools/fill_measured.py
 
 clean: ## remove everything that make has made
 	rm -rf .venv .venv-lock _build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -46,6 +46,7 @@ CODE = [
     "tests",
     "tools",
     "bench",
+    "experiments",
     "notebooks",
     "book/_ext",
     "conftest.py",
