@@ -80,7 +80,7 @@ def fit(
         loss = loss_at(step)
         if not bool(torch.isfinite(loss)):
             raise ValueError(
-                f"the loss is {float(loss)} at step {step}: training has diverged; "
+                f"the loss is {float(loss.detach())} at step {step}: training has diverged; "
                 "lower learning_rate"
             )
         optimizer.zero_grad()
