@@ -99,6 +99,12 @@ def test_the_same_word_has_two_heads():
             found.append((mass[0, 8], mass[2, 9], again))
             if kept is DOG:
                 assert best_head(mass) == (2, 9)
+                # L0H8 follows "the", and no other word.
+                on_it = (kept.weights[0, 8] * P).sum(axis=-1)
+                the = np.array([token == "the" for token in kept.tokens])
+                asked = P.any(axis=1)
+                assert on_it[asked & the].min() > 0.5
+                assert on_it[asked & ~the].max() < 0.2
     assert [again for _, _, again in found] == [
         {"the"},
         {"the"},
