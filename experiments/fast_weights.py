@@ -139,7 +139,13 @@ LABELS = {
         ".1e",
     ),
     "orthonormal_32": ("error, 32 orthonormal keys, sum", ".1e"),
-    **{f"orthonormal_{n}": (fX, ".2f") for n in (40, 48, 64, 128)},
+    **{
+        f"orthonormal_{n}": (
+            f"error, {n} keys (32 orthonormal), sum",
+            ".2f",
+        )
+        for n in (40, 48, 64, 128)
+    },
     **{
         f"random_{n}": (f"error, {n} random keys, sum", ".2f")
         for n in (8, 16, 32, 64, 128)
