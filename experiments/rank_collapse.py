@@ -133,7 +133,7 @@ LABELS = {
         for n in (4, 12)
     },
     "frozen_ratio": (
-        "the same, log residual: step 12 against step 11",
+        "the same, log, step 12 / step 11",
         ".2f",
     ),
     **{
@@ -170,7 +170,7 @@ LABELS = {
         for n, form in ((4, ".2f"), (12, ".2f"), (48, ".1e"))
     },
     "skip_growth": (
-        "skip, residual itself after layer 48 against its start",
+        "skip, growth of the residual itself, 48 layers",
         ".1f",
     ),
     **{
@@ -187,14 +187,14 @@ LABELS = {
     ),
     **{
         f"log_{n}": (
-            f"log₁₀ of the residual, pure attention, after layer {n}",
+            f"log₁₀, pure attention, after layer {n}",
             ".1f",
         )
         for n in (3, 4, 5, 6)
     },
     **{
         f"ratio_{name}_{n}": (
-            f"increment {n} against increment {n - 1}, scores × {gain}",
+            f"log, step {n} / step {n - 1}, scores × {gain}",
             ".2f",
         )
         for name, gain, at in (
