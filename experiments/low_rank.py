@@ -140,7 +140,7 @@ LABELS = {
     **{
         f"permutation_{d}": (
             f"Permutation, T = 32: distance of the best head of width {d}",
-            ".4f",
+            ".1e",
         )
         for d in WIDTHS
     },

@@ -1,6 +1,7 @@
 """How many dimensions attention weights need, and what is lost with fewer."""
 
 import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -184,8 +185,8 @@ def spectrum_share(
 
 @checked(check_rank_for_energy)
 def rank_for_energy(
-    matrix: Float[np.ndarray, "*batch T S"], share: float = 0.9
-) -> Integer[np.ndarray, "*batch"]:
+    matrix: Float[np.ndarray, "*batch T S"], share: Real = 0.9
+) -> Integer[Array, "*batch"]:
     r"""Return the least k for which the k largest singular values hold a share of the energy.
 
     .. math:: \min \{\, k : e_k \ge \text{share} \,\}
@@ -419,7 +420,7 @@ def total_variation(
 
 @checked(check_circle)
 def circle_heads(
-    targets: Integer[np.ndarray, " T"], S: Size, *, scale: float
+    targets: Integer[np.ndarray, " T"], S: Size, *, scale: Real
 ) -> tuple[Float[np.ndarray, "T 2"], Float[np.ndarray, "S 2"]]:
     r"""Return queries and keys of two coordinates by which each query finds the key that it should.
 
