@@ -41,7 +41,7 @@ from attention_in_detail.insights.quadratic_cost import (
     block_attention,
     global_mask,
     in_blocks,
-    linear_attention,
+    linear_attention_to_all,
     query_block_attention,
     random_mask,
     union_of_masks,
@@ -196,7 +196,9 @@ def of_minilm(seed: int) -> dict[str, float]:
         found[f"cosine_pool_{n}"] = exact @ text_vector(
             ids, lambda q, k, v, E=E: linformer_attention(q, k, v, E, E)
         )
-    found["cosine_linear"] = exact @ text_vector(ids, linear_attention)
+    found["cosine_linear"] = exact @ text_vector(
+        ids, linear_attention_to_all
+    )
     found["cosine_uniform"] = exact @ text_vector(ids, uniform)
     return found
 
@@ -230,7 +232,7 @@ def reader_mixes(seed: int) -> dict[str, tuple[Mix, list[torch.Tensor]]]:
         lambda q, k, v: linformer_attention(q, k, v, *pair),
         pair,
     )
-    mixes["linear"] = (linear_attention, [])
+    mixes["linear"] = (linear_attention_to_all, [])
     return mixes
 
 
@@ -261,7 +263,7 @@ def contestants(length: int, seed: int) -> dict[str, Callable[[], Any]]:
     blocks = patterns(length // 64, seed)
     return {
         "full": lambda: attention(q, k, v),
-        "linear": lambda: linear_attention(q, k, v),
+        "linear": lambda: linear_attention_to_all(q, k, v),
         "linformer": lambda: linformer_attention(q, k, v, E, E),
         "window": lambda: block_attention(q, k, v, blocks["window"]),
         "big_bird": lambda: block_attention(q, k, v, blocks["big_bird"]),

@@ -23,7 +23,7 @@ __all__ = [
     "global_mask",
     "in_blocks",
     "layers_to_reach",
-    "linear_attention",
+    "linear_attention_to_all",
     "linear_cost",
     "linformer_cost",
     "query_block_attention",
@@ -365,7 +365,7 @@ def query_block_attention(
 
 
 @checked(check_linear)
-def linear_attention(
+def linear_attention_to_all(
     queries: Float[Array, "*#batch T D_k"],
     keys: Float[Array, "*#batch S D_k"],
     values: Float[Array, "*#batch S D_v"],
