@@ -11,6 +11,13 @@ from attention_in_detail._checks import (
     need_axes,
     need_integer,
     need_nonempty,
+    need_one_home,
+    need_same,
+)
+from attention_in_detail._layer_checks import need_exactly, need_part
+from attention_in_detail._transformer_checks import (
+    need_token_array,
+    need_vocabulary,
 )
 
 __all__: list[str] = []
@@ -77,12 +84,98 @@ def check_encode(model: Any, ids: Any, lengths: Any = None) -> None:
 
 def check_without_head(model: Any, layer: Any, head: Any) -> None:
     heads = model.layers[0].attention.heads
+    need_head(layer, head, len(model.layers), heads)
+
+
+def check_without_cross_head(model: Any, layer: Any, head: Any) -> None:
+    layers = model.decoder_layers
+    need_head(layer, head, len(layers), layers[0].cross_attention.heads)
+
+
+def need_head(layer: Any, head: Any, layers: int, heads: int) -> None:
     for name, number, count in (
-        ("layer", layer, len(model.layers)),
+        ("layer", layer, layers),
         ("head", head, heads),
     ):
         need_integer(name, number, least=0)
         if number >= count:
             raise ValueError(
                 f"{name} is {number}, but the model has {count}; they are counted from 0"
+            )
+
+
+# ---- the translator ------------------------------------------------------------------
+
+
+def check_ssru_parameters(W: Any, W_f: Any, b_f: Any) -> None:
+    for name, x, axes in (
+        ("W", W, ["D", "D"]),
+        ("W_f", W_f, ["D", "D"]),
+        ("b_f", b_f, ["D"]),
+    ):
+        need_exactly(name, x, axes)
+    need_one_home({"W": W, "W_f": W_f, "b_f": b_f})
+    D = W.shape[0]
+    for name, size in (
+        ("W", W.shape[1]),
+        ("W_f", W_f.shape[0]),
+        ("W_f", W_f.shape[1]),
+        ("b_f", b_f.shape[0]),
+    ):
+        need_same(name, size, "W", D, "D", "the unit has one width")
+
+
+def check_ssru(parameters: Any, x: Any, state: Any = None) -> None:
+    need_part("parameters", parameters, "SSRUParameters")
+    need_exactly("x", x, ["T", "D"])
+    need_nonempty("x", x.shape[0], "T", "a state needs one row at least")
+    given = {"x": x, "parameters.W": parameters.W}
+    if state is not None:
+        need_exactly("state", state, ["D"])
+        given["state"] = state
+    need_one_home(given)
+    D, hint = parameters.W.shape[0], "the unit has one width"
+    need_same("x", x.shape[1], "parameters.W", D, "D", hint)
+    if state is not None:
+        need_same("state", state.shape[0], "parameters.W", D, "D", hint)
+
+
+def check_pieces(model: Any, ids: Any) -> None:
+    need_pieces("ids", ids, "S", model.embedding.shape[0])
+
+
+def check_source(model: Any, ids: Any) -> None:
+    check_pieces(model, ids)
+
+
+def check_target(model: Any, context: Any, ids: Any) -> None:
+    need_exactly("context", context, ["S", "D"])
+    need_nonempty("context", context.shape[0], "S", "a source has a piece")
+    vocabulary, D = model.embedding.shape
+    hint = "the context is as wide as the model"
+    need_same("context", context.shape[1], "the model", D, "D", hint)
+    need_one_home({"context": context, "the model": model.embedding})
+    need_pieces("ids", ids, "T", vocabulary)
+
+
+def need_pieces(name: str, ids: Any, axis: str, vocabulary: int) -> None:
+    need_token_array(name, ids, axis)
+    if ids.ndim > 1:
+        raise ValueError(
+            f"{name} needs the axis ({axis},), but has the shape {tuple(ids.shape)}"
+        )
+    need_vocabulary(name, ids, vocabulary)
+
+
+def check_translate(
+    model: Any, sentence: Any, *, among: Any = None
+) -> None:
+    check_text(sentence)
+    if not sentence.strip():
+        raise ValueError("sentence holds no word: nothing to translate")
+    if among is not None:
+        need_pieces("among", among, "C", model.embedding.shape[0])
+        if not bool((among == 0).any()):
+            raise ValueError(
+                "among has not the number 0, that of </s>: no translation would end"
             )
