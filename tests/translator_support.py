@@ -35,6 +35,9 @@ class Letters:
     def id_to_token(self, n):
         return self.pieces[n]
 
+    def token_to_id(self, piece):
+        return self.pieces.index(piece)
+
     def decode(self, ids):
         return "".join(self.pieces[n] for n in ids)
 

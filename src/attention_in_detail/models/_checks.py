@@ -1,5 +1,6 @@
 """Input checks of the models' functions, as in ``attention_in_detail._checks``."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -9,12 +10,14 @@ from attention_in_detail._checks import (
     kind,
     need_array,
     need_axes,
+    need_boolean,
     need_integer,
     need_nonempty,
     need_one_home,
     need_same,
 )
 from attention_in_detail._layer_checks import need_exactly, need_part
+from attention_in_detail._multi_head_checks import check_cross_attention
 from attention_in_detail._transformer_checks import (
     need_token_array,
     need_vocabulary,
@@ -140,6 +143,20 @@ def check_ssru(parameters: Any, x: Any, state: Any = None) -> None:
         need_same("state", state.shape[0], "parameters.W", D, "D", hint)
 
 
+def check_recurrent_decoder_layer(
+    parameters: Any,
+    x: Any,
+    context: Any,
+    state: Any = None,
+    *,
+    mask: Any = None,
+) -> None:
+    need_part("parameters", parameters, "RecurrentDecoderLayer")
+    check_ssru(parameters.recurrent, x, state)
+    need_exactly("context", context, ["S", "D"])
+    check_cross_attention(parameters.cross_attention, x, context, mask=mask)
+
+
 def check_pieces(model: Any, ids: Any) -> None:
     need_pieces("ids", ids, "S", model.embedding.shape[0])
 
@@ -148,7 +165,9 @@ def check_source(model: Any, ids: Any) -> None:
     check_pieces(model, ids)
 
 
-def check_target(model: Any, context: Any, ids: Any) -> None:
+def check_target(
+    model: Any, context: Any, ids: Any, *, mask: Any = None
+) -> None:
     need_exactly("context", context, ["S", "D"])
     need_nonempty("context", context.shape[0], "S", "a source has a piece")
     vocabulary, D = model.embedding.shape
@@ -156,6 +175,19 @@ def check_target(model: Any, context: Any, ids: Any) -> None:
     need_same("context", context.shape[1], "the model", D, "D", hint)
     need_one_home({"context": context, "the model": model.embedding})
     need_pieces("ids", ids, "T", vocabulary)
+    if mask is not None:
+        need_boolean("mask", mask)
+        layers = model.decoder_layers
+        wanted = (
+            len(layers),
+            layers[0].cross_attention.heads,
+            ids.shape[0],
+            context.shape[0],
+        )
+        if tuple(mask.shape) != wanted:
+            raise ValueError(
+                f"mask has the shape {tuple(mask.shape)}, but the weights have (L, h, T, S) = {wanted}"
+            )
 
 
 def need_pieces(name: str, ids: Any, axis: str, vocabulary: int) -> None:
@@ -179,3 +211,16 @@ def check_translate(
             raise ValueError(
                 "among has not the number 0, that of </s>: no translation would end"
             )
+
+
+def check_forced(model: Any, sentence: Any, heads: Any) -> None:
+    check_translate(model, sentence)
+    if isinstance(heads, str) or not isinstance(heads, Sequence):
+        raise TypeError(
+            f"heads must be a list of numbers, not {kind(heads)}"
+        )
+    if len(heads) == 0:
+        raise ValueError("heads must hold at least one number")
+    layers = model.decoder_layers
+    for head in heads:
+        need_head(0, head, len(layers), layers[0].cross_attention.heads)

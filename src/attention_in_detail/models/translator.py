@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from attention_in_detail.layers import EncoderLayerParameters, encoder_layer
 from attention_in_detail.models._checks import (
     check_load,
     check_pieces,
+    check_recurrent_decoder_layer,
     check_sentence,
     check_source,
     check_target,
@@ -23,7 +24,7 @@ from attention_in_detail.models._installed import InstalledFile
 from attention_in_detail.models._marian import read_marian
 from attention_in_detail.models.recurrent import SSRUParameters, ssru
 from attention_in_detail.multi_head import cross_attention
-from attention_in_detail.notation import Array, Float, Integer, Size
+from attention_in_detail.notation import Array, Bool, Float, Integer, Size
 from attention_in_detail.parameters import MultiHeadParameters
 from attention_in_detail.pointwise import (
     FeedForwardParameters,
@@ -38,6 +39,7 @@ __all__ = [
     "Translator",
     "load_translator",
     "read_source",
+    "recurrent_decoder_layer",
     "translate",
     "without_cross_head",
     "write_target",
@@ -111,7 +113,7 @@ class Translator:
     b_output: Float[Array, " V"]
     encoder_layers: tuple[EncoderLayerParameters, ...]
     decoder_layers: tuple[RecurrentDecoderLayer, ...]
-    tokenizer: Any = None
+    tokenizer: Any = field(default=None, repr=False)
 
     @checked(check_sentence)
     def ids(self, sentence: str) -> Integer[Array, " S"]:
@@ -292,13 +294,13 @@ def write_target(
     model: Translator,
     context: Float[Array, "S D"],
     ids: Integer[Array, " T"],
+    *,
+    mask: Bool[Array, "..."] | None = None,
 ) -> tuple[Float[Array, "T V"], Float[Array, "L h T S"]]:
     r"""Score each piece of a given translation, from the pieces before it, and keep where the heads looked.
 
     .. math:: x^{(0)}_1 &= P_1, \qquad x^{(0)}_t = \sqrt{D}\, E_{y_{t-1}} + P_t, \\
-        u &= \operatorname{norm}(x^{(l-1)} + \operatorname{SSRU}_l(x^{(l-1)})), \\
-        v &= \operatorname{norm}(u + \operatorname{CrossAttention}_l(u, C)), \\
-        x^{(l)} &= \operatorname{norm}(v + \operatorname{FFN}_l(v)), \\
+        x^{(l)} &= \operatorname{DecoderLayer}_l(x^{(l-1)}, C), \\
         z_t &= E\, x^{(L)}_t + b
 
     Args:
@@ -306,15 +308,17 @@ def write_target(
         context: C, from :func:`read_source`, shape (S, D).
         ids: y, the numbers of the pieces of the translation, shape (T,). The last one
             is scored and read by nobody.
+        mask: which pieces of the source each head may attend to at each position, true
+            = may attend, shape (L, h, T, S); None means all.
 
     Returns:
         The logarithm of the probability of every piece at each position, shape (T, V),
         and the weights of the cross-attention, shape (L, h, T, S).
 
     Raises:
-        TypeError: if ``ids`` does not hold integers, or ``context`` is not a floating
-            array.
-        ValueError: if a number is not in the vocabulary, or the widths do not fit.
+        TypeError: if ``ids`` does not hold integers, ``context`` is not a floating
+            array or ``mask`` not boolean.
+        ValueError: if a number is not in the vocabulary, or sizes do not fit.
 
     Source:
         Kim et al. (2019), for the decoder; the scores as in Vaswani et al. (2017),
@@ -322,7 +326,7 @@ def write_target(
     """
     x = _embedded(model, ids)
     shifted = np.concat([np.zeros_like(x[:1]), x[:-1]])
-    z, weights, _ = _decoded(model, context, shifted, 0, None)
+    z, weights, _ = _decoded(model, context, shifted, mask=mask)
     z = z - z.max(-1, keepdims=True)
     return z - np.log(np.exp(z).sum(-1, keepdims=True)), weights
 
@@ -378,26 +382,72 @@ def translate(
     )
 
 
+@checked(check_recurrent_decoder_layer)
+def recurrent_decoder_layer(
+    parameters: RecurrentDecoderLayer,
+    x: Float[Array, "T D"],
+    context: Float[Array, "S D"],
+    state: Float[Array, " D"] | None = None,
+    *,
+    mask: Bool[Array, "..."] | None = None,
+) -> tuple[Float[Array, "T D"], Float[Array, "h T S"], Float[Array, " D"]]:
+    r"""Carry what was written, look at the source, then change each position by itself.
+
+    .. math:: u &= \operatorname{norm}(x + \operatorname{SSRU}(x)) \\
+        v &= \operatorname{norm}(u + \operatorname{CrossAttention}(u, C)) \\
+        z &= \operatorname{norm}(v + \operatorname{FFN}(v))
+
+    Args:
+        parameters: of the layer.
+        x: the target, shape (T, D).
+        context: the source C, shape (S, D).
+        state: of the recurrent unit before the first row, shape (D,); None means zeros.
+        mask: which positions of ``context`` each head may attend to, true = may attend;
+            axes as in :func:`attention_in_detail.cross_attention`.
+
+    Returns:
+        The output, shape (T, D), the weights of the cross-attention, shape (h, T, S),
+        and the last state of the unit, shape (D,).
+
+    Raises:
+        TypeError: if an argument is of a wrong kind, or libraries, dtypes or devices
+            are mixed.
+        ValueError: if sizes do not fit, or T or S is 0.
+
+    Source:
+        Kim et al. (2019), for the recurrent unit in the place of self-attention.
+    """
+    p = parameters
+    y, state = ssru.unchecked(p.recurrent, x, state)
+    x = layer_norm.unchecked(p.recurrent_norm, x + y)
+    y, weights = cross_attention.unchecked(
+        p.cross_attention, x, context, mask=mask, return_weights=True
+    )
+    x = layer_norm.unchecked(p.cross_attention_norm, x + y)
+    y = feed_forward.unchecked(p.feed_forward, x)
+    x = layer_norm.unchecked(p.feed_forward_norm, x + y)
+    return x, weights, state
+
+
 def _decoded(
     model: Translator,
     context: Float[Array, "S D"],
     x: Float[Array, "T D"],
-    first: int,
-    states: list[Array] | None,
+    first: int = 0,
+    states: list[Array] | None = None,
+    mask: Bool[Array, "L h T S"] | None = None,
 ) -> tuple[Float[Array, "T V"], Float[Array, "L h T S"], list[Array]]:
     """Run embedded pieces from position ``first`` on through the decoder, on from the states of its units."""
     x = x + _positions(model, first, len(x))
-    states = states or [None] * len(model.decoder_layers)
     maps, after = [], []
-    for layer, state in zip(model.decoder_layers, states, strict=True):
-        y, state = ssru.unchecked(layer.recurrent, x, state)
-        x = layer_norm.unchecked(layer.recurrent_norm, x + y)
-        y, weights = cross_attention.unchecked(
-            layer.cross_attention, x, context, return_weights=True
+    for n, layer in enumerate(model.decoder_layers):
+        x, weights, state = recurrent_decoder_layer.unchecked(
+            layer,
+            x,
+            context,
+            None if states is None else states[n],
+            mask=None if mask is None else mask[n],
         )
-        x = layer_norm.unchecked(layer.cross_attention_norm, x + y)
-        y = feed_forward.unchecked(layer.feed_forward, x)
-        x = layer_norm.unchecked(layer.feed_forward_norm, x + y)
         maps.append(weights)
         after.append(state)
     return x @ model.embedding.T + model.b_output, np.stack(maps), after
