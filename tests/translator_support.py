@@ -1,4 +1,4 @@
-"""A translator that is small enough to make, and the trained one where its package is installed."""
+"""A translator that is small enough to make, and the mark of tests that need the trained one."""
 
 from importlib.util import find_spec
 

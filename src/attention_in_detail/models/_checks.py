@@ -91,6 +91,7 @@ def check_without_head(model: Any, layer: Any, head: Any) -> None:
 
 
 def check_without_cross_head(model: Any, layer: Any, head: Any) -> None:
+    need_part("model", model, "Translator")
     layers = model.decoder_layers
     need_head(layer, head, len(layers), layers[0].cross_attention.heads)
 
@@ -119,8 +120,11 @@ def check_ssru_parameters(W: Any, W_f: Any, b_f: Any) -> None:
         need_exactly(name, x, axes)
     need_one_home({"W": W, "W_f": W_f, "b_f": b_f})
     D = W.shape[0]
+    if W.shape[1] != D:
+        raise ValueError(
+            f"W needs the shape (D, D), but has {tuple(W.shape)}"
+        )
     for name, size in (
-        ("W", W.shape[1]),
         ("W_f", W_f.shape[0]),
         ("W_f", W_f.shape[1]),
         ("b_f", b_f.shape[0]),
@@ -154,10 +158,13 @@ def check_recurrent_decoder_layer(
     need_part("parameters", parameters, "RecurrentDecoderLayer")
     check_ssru(parameters.recurrent, x, state)
     need_exactly("context", context, ["S", "D"])
+    if mask is not None:
+        need_boolean("mask", mask, hint="")
     check_cross_attention(parameters.cross_attention, x, context, mask=mask)
 
 
 def check_pieces(model: Any, ids: Any) -> None:
+    need_part("model", model, "Translator")
     need_pieces("ids", ids, "S", model.embedding.shape[0])
 
 
@@ -168,15 +175,16 @@ def check_source(model: Any, ids: Any) -> None:
 def check_target(
     model: Any, context: Any, ids: Any, *, mask: Any = None
 ) -> None:
+    need_part("model", model, "Translator")
     need_exactly("context", context, ["S", "D"])
     need_nonempty("context", context.shape[0], "S", "a source has a piece")
     vocabulary, D = model.embedding.shape
     hint = "the context is as wide as the model"
     need_same("context", context.shape[1], "the model", D, "D", hint)
     need_one_home({"context": context, "the model": model.embedding})
-    need_pieces("ids", ids, "T", vocabulary)
+    need_piece_axis("ids", ids, "T")
     if mask is not None:
-        need_boolean("mask", mask)
+        need_boolean("mask", mask, hint="")
         layers = model.decoder_layers
         wanted = (
             len(layers),
@@ -188,20 +196,26 @@ def check_target(
             raise ValueError(
                 f"mask has the shape {tuple(mask.shape)}, but the weights have (L, h, T, S) = {wanted}"
             )
+    need_vocabulary("ids", ids, vocabulary)
 
 
-def need_pieces(name: str, ids: Any, axis: str, vocabulary: int) -> None:
+def need_piece_axis(name: str, ids: Any, axis: str) -> None:
     need_token_array(name, ids, axis)
     if ids.ndim > 1:
         raise ValueError(
             f"{name} needs the axis ({axis},), but has the shape {tuple(ids.shape)}"
         )
+
+
+def need_pieces(name: str, ids: Any, axis: str, vocabulary: int) -> None:
+    need_piece_axis(name, ids, axis)
     need_vocabulary(name, ids, vocabulary)
 
 
 def check_translate(
     model: Any, sentence: Any, *, among: Any = None
 ) -> None:
+    need_part("model", model, "Translator")
     check_text(sentence)
     if not sentence.strip():
         raise ValueError("sentence holds no word: nothing to translate")
