@@ -12,6 +12,20 @@ import numpy as np
 import torch
 
 import attention_in_detail as a
+from attention_in_detail.models import (
+    SSRUParameters,
+    read_source,
+    recurrent_decoder_layer,
+    ssru,
+    translate,
+    without_cross_head,
+    write_target,
+)
+from attention_in_detail.models.crossings import (
+    cross_silencing,
+    forced,
+    translation,
+)
 from attention_in_detail.nn import (
     DecoderLayer,
     EncoderLayer,
@@ -21,6 +35,7 @@ from attention_in_detail.nn import (
 from attention_in_detail.tasks import number_words as task
 from attention_in_detail.tasks import scores, training
 from attention_in_detail.trained import trained_number_words
+from tests.translator_support import small_translator
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
 D_c, D_ff = 12, 14
@@ -1236,6 +1251,95 @@ CALLS |= {
         torch.nn.Linear(1, 1)
     ),
     "trained: dtype": lambda: trained_number_words("float16"),
+}
+
+
+READER = small_translator()  # D = 8, 2 heads, 7 pieces, 2 decoder layers
+
+
+def recur(**changed):
+    return SSRUParameters(
+        **{"W": f(D, D), "W_f": f(D, D), "b_f": f(D)} | changed
+    )
+
+
+def carry(**changed):
+    return ssru(**{"parameters": recur(), "x": f(T, D)} | changed)
+
+
+def layered(**changed):
+    given = {
+        "parameters": READER.decoder_layers[0],
+        "x": f(T, D),
+        "context": f(S, D),
+    } | changed
+    return recurrent_decoder_layer(**given)
+
+
+def write(**changed):
+    given = {"model": READER, "context": f(S, D), "ids": number([1, 2])}
+    return write_target(**given | changed)
+
+
+CALLS |= {
+    "SSRUParameters: integers": lambda: recur(W=f(D, D, dtype=int)),
+    "SSRUParameters: axes": lambda: recur(b_f=f(D, D)),
+    "SSRUParameters: not square": lambda: recur(W=f(D, 3)),
+    "SSRUParameters: gate": lambda: recur(W_f=f(3, D)),
+    "SSRUParameters: bias": lambda: recur(b_f=f(3)),
+    "SSRUParameters: dtype": lambda: recur(b_f=f(D, dtype="float32")),
+    "ssru: parameters": lambda: carry(parameters=norm()),
+    "ssru: batch": lambda: carry(x=f(B, T, D)),
+    "ssru: width": lambda: carry(x=f(T, 3)),
+    "ssru: no row": lambda: carry(x=f(0, D)),
+    "ssru: library": lambda: carry(x=t(T, D, dtype=torch.float64)),
+    "ssru: state": lambda: carry(state=f(3)),
+    "ssru: state axes": lambda: carry(state=f(T, D)),
+    "recurrent layer: parameters": lambda: layered(parameters=recur()),
+    "recurrent layer: width": lambda: layered(x=f(T, 3)),
+    "recurrent layer: context": lambda: layered(context=f(S, 3)),
+    "recurrent layer: batch": lambda: layered(context=f(B, S, D)),
+    "recurrent layer: mask": lambda: layered(mask=f(T, S)),
+    "recurrent layer: mask size": lambda: layered(mask=yes(T, 2)),
+    "translator: ids": lambda: READER.ids(3),
+    "translator: pieces": lambda: READER.pieces(f(2)),
+    "translator: piece": lambda: READER.pieces(number([7])),
+    "read_source: list": lambda: read_source(READER, [1, 2]),
+    "read_source: floats": lambda: read_source(READER, f(2)),
+    "read_source: none": lambda: read_source(READER, f(0, dtype=int)),
+    "read_source: batch": lambda: read_source(READER, number([[1]])),
+    "read_source: piece": lambda: read_source(READER, number([1, -1])),
+    "read_source: model": lambda: read_source(None, number([1])),
+    "write_target: model": lambda: write(model=READER.decoder_layers),
+    "write_target: context": lambda: write(context=f(S, 3)),
+    "write_target: no context": lambda: write(context=f(0, D)),
+    "write_target: dtype": lambda: write(context=f(S, D, dtype="float32")),
+    "write_target: ids": lambda: write(ids=number([99])),
+    "write_target: mask": lambda: write(mask=f(2, 2, 2, S)),
+    "write_target: mask shape": lambda: write(mask=yes(2, S)),
+    "translate: model": lambda: translate("a", READER),
+    "translate: number": lambda: translate(READER, 3),
+    "translate: blank": lambda: translate(READER, "  "),
+    "translate: among": lambda: translate(READER, "a", among=f(2)),
+    "translate: among axes": lambda: translate(
+        READER, "a", among=number([[0]])
+    ),
+    "translate: among piece": lambda: translate(
+        READER, "a", among=number([0, 7])
+    ),
+    "translate: no end": lambda: translate(
+        READER, "a", among=number([1, 2])
+    ),
+    "without_cross_head: model": lambda: without_cross_head(norm(), 0, 0),
+    "without_cross_head: layer": lambda: without_cross_head(READER, 2, 0),
+    "without_cross_head: head": lambda: without_cross_head(READER, 0, 2),
+    "without_cross_head: float": lambda: without_cross_head(READER, 0.0, 0),
+    "translation: number": lambda: translation(3),
+    "cross_silencing: blank": lambda: cross_silencing(READER, ""),
+    "forced: text": lambda: forced(READER, 3, [0]),
+    "forced: one head": lambda: forced(READER, "a", 0),
+    "forced: no head": lambda: forced(READER, "a", []),
+    "forced: head": lambda: forced(READER, "a", [2]),
 }
 
 
