@@ -48,7 +48,7 @@
     .flat .row { grid-template-columns: repeat(var(--heads), minmax(24px, 1fr)); max-width: calc(var(--heads) * 74px); }
     .row > span { align-self: center; overflow: hidden; color: var(--muted); font-size: 11.5px; line-height: 1.3; text-align: center; }
     .cell button {
-      display: block; box-sizing: border-box; width: 100%; min-height: 24px; aspect-ratio: 1; padding: 0;
+      display: block; box-sizing: border-box; width: 100%; min-height: 24px; aspect-ratio: 1; padding: 1px;
       border: 1px solid var(--rule); border-radius: 3px; background: none; cursor: pointer; touch-action: manipulation;
     }
     .cell[aria-selected="true"] button { border-color: var(--accent); box-shadow: 0 0 0 2px var(--accent); }
@@ -66,6 +66,7 @@
     .tokens.query button { flex-direction: row-reverse; text-align: right; }
     .tokens button:hover, .tokens button.active { background: var(--chosen); }
     .tokens button[aria-pressed="true"] { border-color: var(--accent); }
+    .tokens.key button { text-align: left; }
     .token { flex: 1; overflow: hidden; text-overflow: ellipsis; }
     .value { flex: none; width: 2.3em; color: var(--accent); font-size: 13px; font-variant-numeric: tabular-nums; }
     .most .value { font-weight: 700; }
@@ -77,7 +78,7 @@
     summary { display: inline-block; min-height: 24px; color: var(--accent); cursor: pointer; }
     summary::before { content: "▸ "; } details[open] > summary::before { content: "▾ "; }
     summary::-webkit-details-marker { display: none; }
-    table { border-collapse: collapse; margin-top: 4px; font-size: 14px; }
+    table { border-collapse: collapse; min-width: min(100%, 20em); margin-top: 4px; font-size: 14px; }
     caption { padding: 4px 0; color: var(--muted); text-align: left; }
     th, td { padding: 3px 14px 3px 0; border-bottom: 1px solid var(--rule); text-align: left; font-weight: 400; overflow-wrap: anywhere; }
     thead th { font-weight: 650; }
@@ -188,10 +189,12 @@
     }
 
     summary(token) {
-      const found = this.ranked(token).filter(({ byte }) => size(byte) > 0).slice(0, 3);
-      const direction = token.side === "query" ? "gives most to" : "gets most from";
-      const told = found.map(({ name, byte }) => `${name} ${printed(byte)}`).join(", ");
-      return told ? `${direction} ${told}` : `${token.side === "query" ? "gives" : "gets"} no weight`;
+      const [does, joins] = token.side === "query" ? ["gives", "to"] : ["gets", "from"];
+      const ranked = this.ranked(token);
+      if (!ranked[0].byte) return `${does} no weight`;
+      if (!size(ranked[0].byte)) return `${does} less than 0.005 ${joins} each`;
+      const told = ranked.slice(0, 3).filter(({ byte }) => size(byte)).map(({ name, byte }) => `${name} ${printed(byte)}`);
+      return `${does} most ${joins} ${told.join(", ")}`;
     }
 
     // ---- what there is: built once ----
@@ -206,8 +209,9 @@
       const parts = make("div", { class: many ? "parts many" : "parts" });
       if (many) parts.append(make("div", { class: "choose" }, this.buildSelects(), this.buildOverview()));
       parts.append(this.buildLines(), make("div", { class: "told" }, this.readout, words, this.status));
-      this.viewer = make("div", { class: "viewer", role: "group", "aria-label": this.getAttribute("heading") ?? "Attention weights" });
-      if (this.hasAttribute("heading")) this.viewer.append(make("p", { class: "heading" }, this.getAttribute("heading")));
+      const heading = this.getAttribute("heading");
+      this.viewer = make("div", { class: "viewer", role: "group", "aria-label": heading ?? "Attention weights" });
+      if (heading) this.viewer.append(make("p", { class: "heading" }, heading));
       this.viewer.append(parts);
       this.viewer.addEventListener("keydown", (event) => {
         if (event.key !== "Escape" || !(this.pinned || this.peeked)) return;
@@ -224,7 +228,8 @@
         if (count === 1) continue;
         const options = Array.from({ length: count }, (_, n) => make("option", { value: n }, String(n + this.first)));
         const select = make("select", {}, ...options);
-        select.addEventListener("change", () => this.choose(+(this.selects.layer?.value ?? 0), +(this.selects.head?.value ?? 0)));
+        const number = (choice) => Number(choice?.value ?? 0);
+        select.addEventListener("change", () => this.choose(number(this.selects.layer), number(this.selects.head)));
         this.selects[name] = select;
         box.append(make("label", {}, capital(name), " ", select));
       }
@@ -234,18 +239,21 @@
     // All heads as small maps: a grid in which the arrow keys move, and moving opens the head.
     buildOverview() {
       const { layers, heads } = this.weights;
-      const grid = make("div", { class: layers > 1 ? "overview" : "overview flat", role: "grid", "aria-label": "Maps of all heads; arrow keys choose" });
+      const label = "Maps of all heads; arrow keys choose";
+      const grid = make("div", { class: layers > 1 ? "overview" : "overview flat", role: "grid", "aria-label": label });
       grid.style.setProperty("--heads", heads);
       const top = make("div", { class: "row", role: "row" });
       if (layers > 1) top.append(make("span", { role: "columnheader" }, make("span", { class: "hidden" }, "layer")));
-      for (let head = 0; head < heads; head++) top.append(make("span", { role: "columnheader" }, `H${head + this.first}`));
+      for (let head = 0; head < heads; head++)
+        top.append(make("span", { role: "columnheader" }, `H${head + this.first}`));
       grid.append(top);
       this.cells = [];
       for (let layer = 0; layer < layers; layer++) {
         const row = make("div", { class: "row", role: "row" });
         if (layers > 1) row.append(make("span", { role: "rowheader" }, `L${layer + this.first}`));
         for (let head = 0; head < heads; head++) {
-          const button = make("button", { type: "button", "aria-label": capital(this.headName(layer, head)) }, this.drawMap(layer, head));
+          const name = capital(this.headName(layer, head));
+          const button = make("button", { type: "button", "aria-label": name }, this.drawMap(layer, head));
           button.addEventListener("click", () => this.choose(layer, head));
           const cell = make("div", { class: "cell", role: "gridcell" }, button);
           this.cells.push(cell);
@@ -253,7 +261,9 @@
         }
         grid.append(row);
       }
-      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -heads], End: [0, heads] };
+      const moves = {
+        ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -heads], End: [0, heads],
+      };
       grid.addEventListener("keydown", (event) => {
         const move = moves[event.key];
         if (!move || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -283,25 +293,27 @@
       this.height = this.step * rows;
       this.svg = document.createElementNS(SVG, "svg");
       // The drawing is 100 wide, however wide it is shown; so it need not be drawn again when the page changes width.
-      for (const [name, value] of [["viewBox", `0 0 100 ${this.height}`], ["preserveAspectRatio", "none"], ["height", this.height], ["aria-hidden", "true"]])
-        this.svg.setAttribute(name, value);
+      const form = { viewBox: `0 0 100 ${this.height}`, preserveAspectRatio: "none", height: this.height, "aria-hidden": "true" };
+      for (const [name, value] of Object.entries(form)) this.svg.setAttribute(name, value);
       this.buttons = {};
       const box = make("div", { class: "lines" });
       box.style.setProperty("--step", `${this.step}px`);
-      for (const side of ["query", "key"]) box.append(make("div", { class: `side ${side}`, "aria-hidden": "true" }, this.labels[side]));
+      for (const side of ["query", "key"])
+        box.append(make("div", { class: `side ${side}`, "aria-hidden": "true" }, this.labels[side]));
       box.append(this.buildTokens("query"), this.svg, this.buildTokens("key"));
       return box;
     }
 
     buildTokens(side) {
       const tokens = this.tokens[side];
-      const list = make("div", { class: `tokens ${side}`, role: "toolbar", "aria-orientation": "vertical", "aria-label": this.labels[side] });
+      const kind = { class: `tokens ${side}`, role: "toolbar", "aria-orientation": "vertical", "aria-label": this.labels[side] };
+      const list = make("div", kind);
       list.style.paddingTop = `${(this.height - this.step * tokens.length) / 2}px`;
       this.buttons[side] = tokens.map((token, index) => {
         const here = { side, index };
         const button = make(
           "button",
-          { type: "button", "aria-pressed": "false", title: token },
+          { type: "button", "aria-pressed": "false" },
           make("span", { class: "token" }, token),
           make("span", { class: "hidden" }),
           make("span", { class: "value", "aria-hidden": "true" }),
@@ -344,7 +356,9 @@
         cell.firstChild.tabIndex = here ? 0 : -1;
       });
       for (const side of ["query", "key"])
-        this.buttons[side].forEach((button, index) => (button.children[1].textContent = `, ${this.summary({ side, index })}`));
+        this.buttons[side].forEach((button, index) => {
+          button.children[1].textContent = `, ${this.summary({ side, index })}`; // heard with the token, not seen
+        });
       this.show();
       if (chosen) this.tell(`${capital(this.headName())}. ${this.strongest()}`);
     }
@@ -359,7 +373,8 @@
       const same = token && this.pinned && token.side === this.pinned.side && token.index === this.pinned.index;
       this.pinned = same ? null : token;
       this.show();
-      this.tell(this.pinned ? `Pinned: ${this.tokenName(token.side, token.index)} ${this.summary(token)}.` : "No token pinned.");
+      const told = this.pinned && `Pinned: ${this.tokenName(token.side, token.index)} ${this.summary(token)}.`;
+      this.tell(told ?? "No token pinned.");
     }
 
     // Whoever runs along the heads hears the one where the run ends, not all of them.
@@ -373,7 +388,8 @@
     strongest() {
       const top = this.map.reduce((best, byte, n) => (byte > this.map[best] ? n : best), 0);
       const { S } = this.weights;
-      return `Largest weight: ${this.tokenName("query", Math.floor(top / S))} to ${this.tokenName("key", top % S)}, ${printed(this.map[top])}.`;
+      const [query, key] = [this.tokenName("query", Math.floor(top / S)), this.tokenName("key", top % S)];
+      return `Largest weight: ${query} to ${key}, ${printed(this.map[top])}.`;
     }
 
     show() {
@@ -385,7 +401,7 @@
       const pinned = active && active === this.pinned ? " Pinned: choose it again, or press Escape, to let go." : "";
       this.readout.textContent = active
         ? `${start}${this.tokenName(active.side, active.index)} ${this.summary(active)}.${pinned}`
-        : `${start}Lines are weights of ${SHOWN} and more. ${this.strongest()} Point at a token to see its weights; click to pin it.`;
+        : `${start}Lines are weights of ${SHOWN} and more. ${this.strongest()} Choose a token to see its weights alone.`;
       this.showTable(active, name);
     }
 
@@ -406,13 +422,9 @@
     showLines(active) {
       const { T, S } = this.weights;
       const y = (index, count) => this.height / 2 + this.step * (index + 0.5 - count / 2);
-      const paths = [];
-      for (let i = 0; i < T; i++)
-        for (let j = 0; j < S; j++) {
-          const byte = this.map[i * S + j];
-          if (active ? index(active, i, j) !== active.index || size(byte) === 0 : size(byte) < SHOWN) continue;
-          paths.push({ i, j, byte });
-        }
+      const wanted = ({ i, j, byte }) =>
+        active ? (active.side === "query" ? i : j) === active.index && size(byte) > 0 : size(byte) >= SHOWN;
+      const paths = Array.from(this.map, (byte, n) => ({ i: Math.floor(n / S), j: n % S, byte })).filter(wanted);
       // Whose line is blue: the heaviest of each query, or of the key that is looked at.
       const most = new Map();
       const group = ({ i, j }) => (active?.side === "key" ? j : i);
@@ -429,31 +441,31 @@
           return line;
         }),
       );
-      function index(token, i, j) {
-        return token.side === "query" ? i : j;
-      }
     }
 
     showTable(active, name) {
-      const { T } = this.weights;
-      const rows = active
-        ? this.ranked(active).filter(({ byte }) => size(byte) > 0).slice(0, LISTED).map((other) => [other.name, printed(other.byte)])
-        : Array.from({ length: T }, (_, index) => {
-            const [first] = this.ranked({ side: "query", index });
-            return [this.tokenName("query", index), ...(size(first.byte) ? [first.name, printed(first.byte)] : ["none", "0"])];
-          });
-      const of = name ? ` (${name})` : "";
-      const token = active && this.tokenName(active.side, active.index);
-      const caption = !active
-        ? `The strongest key of each query${of}`
-        : active.side === "query" ? `The strongest keys of the query ${token}${of}` : `The queries that give most to the key ${token}${of}`;
-      const heads = active ? [active.side === "query" ? "Key" : "Query", "Weight"] : ["Query", "Strongest key", "Weight"];
-      const row = (cells, tag) => make("tr", {}, ...cells.map((words, n) => (tag === "th" ? make("th", { scope: "col" }, words) : n === 0 ? make("th", { scope: "row" }, words) : make("td", {}, words))));
-      this.table.replaceChildren(
-        make("caption", {}, caption),
-        make("thead", {}, row(heads, "th")),
-        make("tbody", {}, ...rows.map((cells) => row(cells, "td"))),
+      const of = name && ` (${name})`;
+      let caption = `The strongest key of each query${of}`;
+      let heads = ["Query", "Strongest key", "Weight"];
+      let rows;
+      if (active) {
+        const token = this.tokenName(active.side, active.index);
+        const [other, rest] = active.side === "query" ? ["Key", `keys of the query`] : ["Query", "queries of the key"];
+        caption = `The strongest ${rest} ${token}${of}`;
+        heads = [other, "Weight"];
+        rows = this.ranked(active).filter(({ byte }) => size(byte)).slice(0, LISTED).map(({ name, byte }) => [name, printed(byte)]);
+        if (!rows.length) rows = [["none", "0"]];
+      } else {
+        rows = this.tokens.query.map((_, index) => {
+          const [first] = this.ranked({ side: "query", index });
+          return [this.tokenName("query", index), first.byte ? first.name : "none", printed(first.byte)];
+        });
+      }
+      const head = make("tr", {}, ...heads.map((words) => make("th", { scope: "col" }, words)));
+      const body = rows.map(([first, ...others]) =>
+        make("tr", {}, make("th", { scope: "row" }, first), ...others.map((words) => make("td", {}, words))),
       );
+      this.table.replaceChildren(make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body));
     }
   }
 

@@ -155,7 +155,7 @@ def check_viewer(
         need_integer(name, number, least=0)
         if number >= count:
             raise ValueError(
-                f"{name} is {number}, but weights has {count} of them, with indices from 0 to {count - 1}"
+                f"{name} is {number}, but weights has {count}; they are counted from 0"
             )
     need_integer("first", first, least=0)
     for name, words in (
