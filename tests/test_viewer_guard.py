@@ -119,9 +119,7 @@ def test_what_differs_between_processors_is_no_difference(
     other = copy.deepcopy(outputs)
     change(other)
     assert html_of(other) != html_of(outputs)
-    drawn, kept = (
-        (other, outputs) if where == "drawn" else (outputs, other)
-    )
+    drawn, kept = (other, outputs) if where == "drawn" else (outputs, other)
     before = copy.deepcopy(drawn)
     settled = guard.with_settled_viewers(drawn, kept)
     assert html_of(settled) == html_of(kept)
@@ -135,9 +133,7 @@ def test_every_other_change_stays_a_difference(
 ):
     other = copy.deepcopy(outputs)
     change(other)
-    drawn, kept = (
-        (other, outputs) if where == "drawn" else (outputs, other)
-    )
+    drawn, kept = (other, outputs) if where == "drawn" else (outputs, other)
     settled = guard.with_settled_viewers(drawn, kept)
     assert html_of(settled) != html_of(kept)
 
@@ -169,9 +165,7 @@ def verdicts(tmp_path_factory):
     """What a re-run says of a notebook as it was stored, with one weight off by a hundredth, and by two."""
     folder = tmp_path_factory.mktemp("viewers")
     shutil.copy(ROOT / "conftest.py", folder)
-    page = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(CODE)]
-    )
+    page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CODE)])
     nbformat.write(page, folder / "as_stored.ipynb")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 

@@ -47,10 +47,10 @@ def html(viewer):
 
 
 def decoded(weights, shape):
-    """The weights as the script reads them, and where they are exactly zero."""
-    codes = np.frombuffer(base64.b64decode(weights), np.uint8)
+    """The weights as the script reads them, where they are exactly zero, and where the strongest keys are."""
+    codes = np.frombuffer(base64.b64decode(weights), np.uint8).astype(int)
     codes = codes.reshape([int(n) for n in shape.split()])
-    return np.maximum(codes.astype(int) - 1, 0) / 100, codes == 0
+    return np.maximum(codes % 128 - 1, 0) / 100, codes == 0, codes > 127
 
 
 def with_zeros(seed, *shape):
@@ -61,7 +61,7 @@ def with_zeros(seed, *shape):
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 5))
 def test_weights_come_back_to_within_half_a_hundredth(seed, h, T):
     weights = with_zeros(seed, h, T, T + 1)
-    back, zero = decoded(encoded(weights), f"{h} {T} {T + 1}")
+    back, zero, _ = decoded(encoded(weights), f"{h} {T} {T + 1}")
     assert np.abs(back - weights).max() <= 0.005 + 1e-12
     assert np.array_equal(zero, weights == 0)
 
@@ -70,7 +70,7 @@ def test_weights_come_back_from_the_html_in_their_places():
     weights = with_zeros(0, 2, 3, 4, 5)
     viewer = attention_viewer(weights, GERMAN, ENGLISH)
     (_, given), *_ = Tags(html(viewer)).found
-    back, zero = decoded(given["weights"], given["shape"])
+    back, zero, _ = decoded(given["weights"], given["shape"])
     assert back.shape == weights.shape
     assert np.abs(back - weights).max() <= 0.005 + 1e-12
     assert np.array_equal(zero, weights == 0)
@@ -78,14 +78,26 @@ def test_weights_come_back_from_the_html_in_their_places():
 
 @given(st.floats(0, 1))
 def test_a_weight_keeps_the_decimals_that_are_printed(weight):
-    (code,) = base64.b64decode(encoded(np.array([weight])))
-    assert f"{max(code - 1, 0) / 100:.2f}" == f"{weight:.2f}"
+    (back, *_), _, _ = decoded(encoded(np.array([weight, 1])), "2")
+    assert f"{back:.2f}" == f"{weight:.2f}"
 
 
 def test_exactly_zero_is_told_from_small_and_all_from_nearly_all():
-    codes = base64.b64decode(encoded(np.array([0.0, 1e-9, 0.995, 1.0])))
-    assert list(codes) == [0, 1, 101 - (f"{0.995:.2f}" == "0.99"), 101]
-    assert list(base64.b64decode(encoded(np.array([1 + 1e-7])))) == [101]
+    codes = base64.b64decode(encoded(np.array([0.0, 1e-9, 0.994, 1.0])))
+    assert list(codes) == [0, 1, 100, 128 + 101]
+    (code,) = base64.b64decode(encoded(np.array([1 + 1e-7])))
+    assert code == 128 + 101
+
+
+def test_the_strongest_keys_are_known_where_two_decimals_do_not_tell():
+    weights = [[0.332, 0.334, 0.334], [1 / 3] * 3, [0, 0, 0], [0, 1, 0]]
+    _, _, strongest = decoded(encoded(np.array(weights)), "4 3")
+    assert strongest.tolist() == [
+        [False, True, True],
+        [True] * 3,
+        [False] * 3,
+        [False, True, False],
+    ]
 
 
 def test_axes_that_are_missing_have_the_size_one():

@@ -96,7 +96,8 @@
   const capital = (words) => words[0].toUpperCase() + words.slice(1);
 
   // Weights of L layers of h heads, each T by S, one byte each: 0 is exactly zero, any other byte is 1 more than the
-  // weight's hundredths, which are the two decimals that the figures print.
+  // weight's hundredths, which are the two decimals that the figures print. The highest bit marks the strongest keys of
+  // each query: weights that differ may have the same two decimals.
   class Weights {
     constructor(shape, encoded) {
       [this.layers, this.heads, this.T, this.S] = shape.split(" ").map(Number);
@@ -109,8 +110,9 @@
       return this.bytes.subarray(start, start + size);
     }
   }
-  const size = (byte) => Math.max(byte - 1, 0) / 100;
+  const size = (byte) => Math.max((byte & 127) - 1, 0) / 100;
   const printed = (byte) => (byte ? size(byte).toFixed(2) : "0");
+  const isStrongest = (byte) => byte > 127;
 
   class AttentionViewer extends HTMLElement {
     connectedCallback() {
@@ -185,7 +187,15 @@
         index: n,
         name: this.tokenName(other, n),
         byte: side === "query" ? this.map[index * S + n] : this.map[n * S + index],
-      })).sort((a, b) => b.byte - a.byte);
+      })).sort((a, b) => (side === "query" ? b.byte - a.byte : size(b.byte) - size(a.byte)));
+    }
+
+    // The strongest key of a query in words; keys that share its weight are all named, or counted.
+    strongestKey(index) {
+      const best = this.ranked({ side: "query", index }).filter(({ byte }) => isStrongest(byte));
+      if (!best.length) return ["none", "0"];
+      const names = best.length > 3 ? `${best.length} keys alike` : best.map(({ name }) => name).join(", ");
+      return [names, printed(best[0].byte)];
     }
 
     summary(token) {
@@ -193,6 +203,8 @@
       const ranked = this.ranked(token);
       if (!ranked[0].byte) return `${does} no weight`;
       if (!size(ranked[0].byte)) return `${does} less than 0.005 ${joins} each`;
+      const even = ranked.length > 3 && ranked.every(({ byte }) => isStrongest(byte));
+      if (even && does === "gives") return `gives the same to each, ${printed(ranked[0].byte)}`;
       const told = ranked.slice(0, 3).filter(({ byte }) => size(byte)).map(({ name, byte }) => `${name} ${printed(byte)}`);
       return `${does} most ${joins} ${told.join(", ")}`;
     }
@@ -386,7 +398,7 @@
     // ---- what is shown ----
 
     strongest() {
-      const top = this.map.reduce((best, byte, n) => (byte > this.map[best] ? n : best), 0);
+      const top = this.map.reduce((best, byte, n) => (size(byte) > size(this.map[best]) ? n : best), 0);
       const { S } = this.weights;
       const [query, key] = [this.tokenName("query", Math.floor(top / S)), this.tokenName("key", top % S)];
       return `Largest weight: ${query} to ${key}, ${printed(this.map[top])}.`;
@@ -415,8 +427,13 @@
           button.classList.toggle("active", here(active));
           const found = active && active.side !== side ? heaviest.find((other) => other.index === index) : null;
           button.lastChild.textContent = found ? printed(found.byte) : "";
-          button.classList.toggle("most", Boolean(found && size(found.byte) > 0 && found.byte === heaviest[0].byte));
+          button.classList.toggle("most", Boolean(found && this.isMost(found.byte, active, heaviest)));
         });
+    }
+
+    // What is blue: the strongest keys of a query; of the queries of a key, those that give most.
+    isMost(byte, active, heaviest) {
+      return active?.side === "key" ? size(byte) > 0 && size(byte) === size(heaviest[0].byte) : isStrongest(byte);
     }
 
     showLines(active) {
@@ -425,11 +442,8 @@
       const wanted = ({ i, j, byte }) =>
         active ? (active.side === "query" ? i : j) === active.index && size(byte) > 0 : size(byte) >= SHOWN;
       const paths = Array.from(this.map, (byte, n) => ({ i: Math.floor(n / S), j: n % S, byte })).filter(wanted);
-      // Whose line is blue: the heaviest of each query, or of the key that is looked at.
-      const most = new Map();
-      const group = ({ i, j }) => (active?.side === "key" ? j : i);
-      for (const path of paths) most.set(group(path), Math.max(path.byte, most.get(group(path)) ?? 0));
-      paths.sort((a, b) => a.byte - b.byte); // heavy lines over light ones
+      const heaviest = active && this.ranked(active);
+      paths.sort((a, b) => size(a.byte) - size(b.byte)); // heavy lines over light ones
       this.svg.replaceChildren(
         ...paths.map((path) => {
           const line = document.createElementNS(SVG, "path");
@@ -437,7 +451,7 @@
           line.setAttribute("d", `M0 ${from}C50 ${from} 50 ${to} 100 ${to}`);
           line.setAttribute("stroke-width", (1 + 7 * weight).toFixed(2));
           line.setAttribute("stroke-opacity", (0.45 + 0.55 * weight).toFixed(2));
-          if (path.byte === most.get(group(path))) line.setAttribute("class", "most");
+          if (this.isMost(path.byte, active, heaviest)) line.setAttribute("class", "most");
           return line;
         }),
       );
@@ -453,13 +467,11 @@
         const [other, rest] = active.side === "query" ? ["Key", `keys of the query`] : ["Query", "queries of the key"];
         caption = `The strongest ${rest} ${token}${of}`;
         heads = [other, "Weight"];
-        rows = this.ranked(active).filter(({ byte }) => size(byte)).slice(0, LISTED).map(({ name, byte }) => [name, printed(byte)]);
+        const listed = this.ranked(active).filter(({ byte }) => size(byte)).slice(0, LISTED);
+        rows = listed.map(({ name, byte }) => [name, printed(byte)]);
         if (!rows.length) rows = [["none", "0"]];
       } else {
-        rows = this.tokens.query.map((_, index) => {
-          const [first] = this.ranked({ side: "query", index });
-          return [this.tokenName("query", index), first.byte ? first.name : "none", printed(first.byte)];
-        });
+        rows = this.tokens.query.map((_, index) => [this.tokenName("query", index), ...this.strongestKey(index)]);
       }
       const head = make("tr", {}, ...heads.map((words) => make("th", { scope: "col" }, words)));
       const body = rows.map(([first, ...others]) =>

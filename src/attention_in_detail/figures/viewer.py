@@ -11,7 +11,6 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from attention_in_detail._checks import checked, need_integer
 
@@ -49,6 +48,9 @@ class AttentionViewer:
 
     def png(self) -> bytes:
         """Return the figure as a PNG of 64 colours: a page holds it beside the viewer, and many lines weigh much."""
+        # Comes with matplotlib; the reference pages are built without both.
+        from PIL import Image
+
         with Image.open(io.BytesIO(self.picture.png())) as image:
             few = image.quantize(64, Image.Quantize.FASTOCTREE)
         stream = io.BytesIO()
@@ -86,13 +88,17 @@ def script() -> str:
 def encoded(weights: np.ndarray) -> str:
     """Return weights as base64 of one byte each: 0 is exactly zero, other bytes are 1 more than the hundredths.
 
-    The hundredths are those of the printed number, so the viewer shows the two decimals that the figures print.
+    The hundredths are those of the printed number, so the viewer shows the two decimals that the figures print. The highest
+    bit marks the strongest keys of each query, which two decimals may not tell from others.
     """
     codes = [
         1 + int(f"{weight:.2f}".replace(".", "")) if weight else 0
         for weight in weights.ravel()
     ]
-    return base64.b64encode(bytes(codes)).decode("ascii")
+    largest = weights.max(axis=-1, keepdims=True)
+    strongest = np.isclose(weights, largest, rtol=1e-6, atol=0)
+    marks = np.where(strongest & (weights > 0), 128, 0).ravel()
+    return base64.b64encode(bytes((marks + codes).tolist())).decode("ascii")
 
 
 def _tokens(
@@ -186,10 +192,10 @@ def attention_viewer(
 ) -> AttentionViewer:
     """Show the weights of one head as lines, let the reader choose layer, head and token, and show all heads as small maps.
 
-    Queries stand on the left, keys on the right. Pointing at a token, or reaching it with the keyboard, shows its weights alone;
-    a click, a tap or Enter pins it. The strongest weights stand in a table too. The viewer needs neither a network nor a
-    kernel. Weights travel with two decimals, rounded as the figures print them, so they are right to within 0.005; a weight
-    that is exactly zero stays apart from one that rounds to it.
+    Queries stand on the left, keys on the right. Pointing at a token, or reaching it with the keyboard, shows its weights
+    alone; a click, a tap or Enter pins it. The strongest weights stand in a table too. The viewer needs neither a network
+    nor a kernel. Weights travel with two decimals, rounded as the figures print them, so they are right to within 0.005;
+    a weight that is exactly zero stays apart from one that rounds to it.
 
     Args:
         weights: (T, S), (h, T, S) or (L, h, T, S), between 0 and 1; at most 100,000 entries.
