@@ -87,7 +87,9 @@ def _hundredth_apart(drawn, kept):
     if ours.shape != theirs.shape or ((ours == 0) != (theirs == 0)).any():
         return False
     off = np.abs(ours - theirs)
-    return bool(off.max(initial=0) <= 1 and off.sum() <= 2 + off.size // FEW)
+    return bool(
+        off.max(initial=0) <= 1 and off.sum() <= 2 + off.size // FEW
+    )
 
 
 def _settled(drawn, kept):
@@ -104,9 +106,7 @@ def _settled(drawn, kept):
     )
     if not alike:
         return ours
-    return (
-        found[1] + stored[2] + found[3] + stored[4] + ours[found.end() :]
-    )
+    return found[1] + stored[2] + found[3] + stored[4] + ours[found.end() :]
 
 
 def with_settled_viewers(new_outputs, stored_outputs):

@@ -281,6 +281,24 @@ def test_keyboard(chromium, live):
         assert other.pinned() == []
 
 
+def test_single_keys_are_kept_from_the_page(chromium, live):
+    with two(chromium, live) as (view, _):
+        page = view.page
+        page.evaluate(
+            "() => { window.heard = []; document.onkeydown = (event) => heard.push(event.key); }"
+        )
+        for place in (view.map(1, 2), view.token("query", 0)):
+            place.focus()
+            for key in ("ArrowRight", "ArrowDown", "d", "Escape"):
+                page.keyboard.press(key)
+        assert page.evaluate("heard") == []
+        page.keyboard.press("Control+k")  # the search of the book
+        assert page.evaluate("heard") == ["Control", "k"]
+        # JupyterLab listens before the viewer does, and asks for this.
+        asked = view.host.get_attribute("data-lm-suppress-shortcuts")
+        assert asked == "true"
+
+
 def test_touch(chromium, live):
     context = chromium.new_context(
         has_touch=True,
@@ -332,16 +350,14 @@ def test_a_page_of_320_pixels_does_not_scroll_sideways(chromium, live):
 def test_the_table_follows_the_choice(chromium, live):
     with two(chromium, live) as (view, other):
         caption, (_, *rows) = view.table()
-        assert (
-            caption == "The strongest key of each query (layer 1, head 2)"
-        )
+        assert caption == "Layer 1, head 2: the strongest key of each query"
         assert [row[2] for row in rows] == printed(SIX[1, 2].max(axis=1))
         names = ["“the” (position 1)", "“dog”", "“saw”"]
         assert [row[0] for row in rows[:3]] == names
         view.token("query", 0).click()
         caption, rows = view.table()
         assert caption == (
-            "The strongest keys of the query “the” (position 1) (layer 1, head 2)"
+            "Layer 1, head 2: the strongest keys of the query “the” (position 1)"
         )
         row = SIX[1, 2, 0]
         order = [
@@ -354,7 +370,7 @@ def test_the_table_follows_the_choice(chromium, live):
         assert view.table()[1][1:] == [["none", "0"]]
         other.host.locator("select").select_option(label="2")
         caption, (_, *rows) = other.table()
-        assert caption == "The strongest key of each query (head 2)"
+        assert caption == "Head 2: the strongest key of each query"
         assert [row[1] for row in rows] == [
             f"“{ENGLISH[j]}”" for j in CROSSING[1].argmax(axis=1)
         ]

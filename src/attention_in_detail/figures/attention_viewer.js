@@ -226,10 +226,13 @@
       if (heading) this.viewer.append(make("p", { class: "heading" }, heading));
       this.viewer.append(parts);
       this.viewer.addEventListener("keydown", (event) => {
+        // A notebook takes single keys for commands on cells, some pages for turning over: not from in here.
+        if (!event.ctrlKey && !event.altKey && !event.metaKey) event.stopPropagation();
         if (event.key !== "Escape" || !(this.pinned || this.peeked)) return;
         this.peeked = null;
         this.pin(null);
       });
+      this.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab's word for the same
       this.attachShadow({ mode: "open" }).append(make("style", {}, STYLE), this.viewer, make("slot"));
     }
 
@@ -458,14 +461,14 @@
     }
 
     showTable(active, name) {
-      const of = name && ` (${name})`;
-      let caption = `The strongest key of each query${of}`;
+      const start = name ? `${capital(name)}: the` : "The";
+      let caption = `${start} strongest key of each query`;
       let heads = ["Query", "Strongest key", "Weight"];
       let rows;
       if (active) {
         const token = this.tokenName(active.side, active.index);
         const [other, rest] = active.side === "query" ? ["Key", `keys of the query`] : ["Query", "queries of the key"];
-        caption = `The strongest ${rest} ${token}${of}`;
+        caption = `${start} strongest ${rest} ${token}`;
         heads = [other, "Weight"];
         const listed = this.ranked(active).filter(({ byte }) => size(byte)).slice(0, LISTED);
         rows = listed.map(({ name, byte }) => [name, printed(byte)]);
