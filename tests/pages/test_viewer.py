@@ -320,7 +320,7 @@ def test_touch(chromium, live):
     context.close()
 
 
-@pytest.mark.parametrize("width", [WIDE, PHONE])
+@pytest.mark.parametrize("width", [WIDE, PHONE, 320])
 def test_targets_are_large_enough_and_type_too(chromium, live, width):
     with two(chromium, live, width) as views:
         for view in views:

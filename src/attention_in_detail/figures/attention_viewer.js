@@ -83,6 +83,7 @@
     th, td { padding: 3px 14px 3px 0; border-bottom: 1px solid var(--rule); text-align: left; font-weight: 400; overflow-wrap: anywhere; }
     thead th { font-weight: 650; }
     td:last-child { font-variant-numeric: tabular-nums; }
+    @media (forced-colors: active) { [aria-selected="true"] button, [aria-pressed="true"] { outline: 3px solid Highlight; } }
     @media (prefers-reduced-motion: no-preference) { .tokens button { transition: background-color 0.12s; } }
     @media print { .viewer { display: none; } slot { display: block; } }`;
 
