@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import attention_in_detail as a
+from attention_in_detail.figures import attention_viewer
 from attention_in_detail.models import (
     SSRUParameters,
     read_source,
@@ -159,6 +160,15 @@ def forward(*args, **changed):
 
 def of_torch(**options):
     return torch.nn.MultiheadAttention(D, h, **options)
+
+
+def view(**changed):
+    given = {
+        "weights": f(h, T, S),
+        "query_tokens": ["q"] * T,
+        "key_tokens": ["k"] * S,
+    }
+    return attention_viewer(**given | changed)
 
 
 def norm(**changed):
@@ -1340,6 +1350,26 @@ CALLS |= {
     "forced: one head": lambda: forced(READER, "a", 0),
     "forced: no head": lambda: forced(READER, "a", []),
     "forced: head": lambda: forced(READER, "a", [2]),
+    "viewer: nothing": lambda: view(weights="weights"),
+    "viewer: axes": lambda: view(weights=f(S)),
+    "viewer: batch": lambda: view(weights=f(B, B, h, T, S)),
+    "viewer: empty": lambda: view(weights=f(0, T, S)),
+    "viewer: large": lambda: view(weights=f(5, 12, T * 100, S)),
+    "viewer: above one": lambda: view(weights=[[1.5]]),
+    "viewer: not finite": lambda: view(weights=[[[float("nan")]]]),
+    "viewer: queries": lambda: view(query_tokens=["q"] * S),
+    "viewer: keys": lambda: view(key_tokens=["k"] * T),
+    "viewer: no keys": lambda: view(key_tokens=None),
+    "viewer: one string": lambda: view(query_tokens="q" * T),
+    "viewer: number": lambda: view(query_tokens=[1, 2, 3]),
+    "viewer: layer": lambda: view(layer=1),
+    "viewer: head": lambda: view(head=h),
+    "viewer: head negative": lambda: view(head=-1),
+    "viewer: head float": lambda: view(head=1.0),
+    "viewer: first": lambda: view(first=-1),
+    "viewer: title": lambda: view(title=7),
+    "viewer: label": lambda: view(key_label=b"keys"),
+    "viewer: words": lambda: view(text_alternative=["words"]),
 }
 
 
