@@ -18,6 +18,9 @@ from attention_in_detail.nn import (
     MultiHeadAttention,
     Transformer,
 )
+from attention_in_detail.tasks import number_words as task
+from attention_in_detail.tasks import scores, training
+from attention_in_detail.trained import trained_number_words
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
 D_c, D_ff = 12, 14
@@ -320,6 +323,26 @@ def read_model(**changed):
 
 
 META = {"device": "meta"}
+
+
+def learner(V_t=29):
+    return model(
+        source_embedding=f(32, D),
+        target_embedding=f(V_t, D),
+        W_output=f(D, V_t),
+        b_output=None,
+    )
+
+
+def trained(**changed):
+    given = {
+        "model": torch.nn.Linear(1, 1),
+        "batches": [],
+        "loss": print,
+        "steps": 1,
+    } | changed
+    return training.train(**given)
+
 
 CALLS = {
     # ---- softmax
@@ -1152,6 +1175,67 @@ CALLS |= {
     "nn transformer: from_torch": lambda: Transformer.from_torch(
         torch.nn.Linear(2, 2), None, None, None
     ),
+    # ---- tasks and trained models
+    "english: text": lambda: task.english_words("7"),
+    "english: float": lambda: task.english_words(7.0),
+    "english: high": lambda: task.english_words(1_000_000),
+    "german: negative": lambda: task.german_words(-1),
+    "german: boolean": lambda: task.german_words(True),
+    "alignment: None": lambda: task.gold_alignment(None),
+    "batch: number": lambda: task.make_batch(7),
+    "batch: text": lambda: task.make_batch("7"),
+    "batch: empty": lambda: task.make_batch([]),
+    "batch: float": lambda: task.make_batch([1, 2.0]),
+    "batch: floats": lambda: task.make_batch(f(3)),
+    "batch: axes": lambda: task.make_batch(ids(2, 3)),
+    "batch: high": lambda: task.make_batch([3, 1_000_000]),
+    "batch: no rows": lambda: task.make_batch(ids(0)),
+    "batches: size": lambda: next(task.batches([1], 0, seed=0)),
+    "batches: seed": lambda: next(task.batches([1], 1, seed=-1)),
+    "batches: number": lambda: next(task.batches([-1], 1, seed=0)),
+    "split: held_out": lambda: task.split_numbers(held_out=1_000_000),
+    "split: none": lambda: task.split_numbers(held_out=0),
+    "split: seed": lambda: task.split_numbers(seed="0"),
+    "words: id": lambda: task.words([29], task.GERMAN),
+    "words: vocabulary": lambda: task.words([1], "GERMAN"),
+    "words: ids": lambda: task.words(None, task.GERMAN),
+    "translations: parameters": lambda: scores.translations(None, [1]),
+    "exact_share: torch": lambda: scores.exact_share(
+        a.map_arrays(learner(), torch.from_numpy), [1]
+    ),
+    "exact_share: vocabulary": lambda: scores.exact_share(model(), [1]),
+    "exact_share: target": lambda: scores.exact_share(learner(V_t=28), [1]),
+    "cross_weights: numbers": lambda: scores.cross_weights(learner(), []),
+    "alignment_scores: numbers": lambda: scores.alignment_scores(
+        learner(), [1, -3]
+    ),
+    "train: model": lambda: trained(model=model()),
+    "train: batches": lambda: trained(batches=3),
+    "train: loss": lambda: trained(loss=0.0),
+    "train: steps": lambda: trained(steps=0),
+    "train: warm_up": lambda: trained(warm_up=-1),
+    "train: rate": lambda: trained(rate="fast"),
+    "train: rate 0": lambda: trained(rate=0.0),
+    "train: report": lambda: trained(report="print"),
+    "train: every": lambda: trained(every=0),
+    "number words: seed": lambda: training.train_number_words(seed=None),
+    "number words: steps": lambda: training.train_number_words(
+        seed=0, steps=1.5
+    ),
+    "number words: size": lambda: training.train_number_words(
+        seed=0, size=0
+    ),
+    "number words: dtype": lambda: training.train_number_words(
+        seed=0, dtype="float16"
+    ),
+    "number words: norm_first": lambda: training.train_number_words(
+        seed=0, norm_first=1
+    ),
+    "numpy_parameters: model": lambda: training.numpy_parameters(model()),
+    "numpy_parameters: layer": lambda: training.numpy_parameters(
+        torch.nn.Linear(1, 1)
+    ),
+    "trained: dtype": lambda: trained_number_words("float16"),
 }
 
 
