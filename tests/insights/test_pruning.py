@@ -24,7 +24,6 @@ from attention_in_detail.insights.pruning import (
     tune_with_gates,
 )
 from attention_in_detail.insights.translator import (
-    flat,
     number_losses,
     tensor_batch,
 )
@@ -43,6 +42,13 @@ def model(seed=0):
         return x + 0.1 * torch.from_numpy(rng.standard_normal(x.shape))
 
     return map_arrays(p, shaken)
+
+
+def flat(parameters):
+    """The arrays, in the order of their fields."""
+    found = []
+    map_arrays(parameters, lambda x: found.append(x) or x)
+    return found
 
 
 P, BATCH = model(), tensor_batch(NUMBERS)

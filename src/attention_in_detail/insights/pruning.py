@@ -261,7 +261,7 @@ def with_gates(
 
 @checked(check_without)
 def gates_without(
-    parameters: TransformerParameters, heads: Sequence[int]
+    parameters: TransformerParameters, heads: Sequence[Size]
 ) -> Float[Tensor, "L h"]:
     """Return gates of 1, and of 0 for some heads.
 

@@ -191,7 +191,7 @@ def score_products(
         TypeError: if ``attention`` is of another kind or library.
 
     Source:
-        Cordonnier, Loukas and Jaggi (2020), section 3.
+        Cordonnier, Loukas and Jaggi (2020).
     """
     heads = [attention.head(i) for i in range(attention.heads)]
     return np.stack([head.W_Q @ head.W_K.T for head in heads])
@@ -220,7 +220,7 @@ def strongest_shared(
         ValueError: if K is out of range.
 
     Source:
-        Cordonnier, Loukas and Jaggi (2020), section 3.
+        Cordonnier, Loukas and Jaggi (2020).
     """
     W_Q, W_K = attention.W_Q, attention.W_K
     strength = np.linalg.norm(W_Q, axis=0) * np.linalg.norm(W_K, axis=0)
@@ -355,7 +355,7 @@ def directions_for(
         ValueError: if ``x`` has not two axes, or ``share`` is out of range.
 
     Source:
-        Cordonnier, Loukas and Jaggi (2020), section 2, plot this share against k.
+        Cordonnier, Loukas and Jaggi (2020) plot this share against k.
     """
     energy = np.cumsum(np.linalg.svd(x, compute_uv=False) ** 2)
     return int(np.sum(energy < share * energy[-1] * (1 - 1e-12))) + 1
@@ -426,7 +426,7 @@ def with_shared(
         ValueError: if the sizes do not fit.
 
     Source:
-        Cordonnier, Loukas and Jaggi (2020), section 3.
+        Cordonnier, Loukas and Jaggi (2020).
     """
     K, D_h = shared.K, attention.D_h
     width = max(K + 1, D_h)

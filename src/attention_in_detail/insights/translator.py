@@ -1,8 +1,6 @@
 """A small translator with many heads, which the chapters on pruning and on shared projections take apart."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +16,7 @@ from attention_in_detail.encoder_decoder import (
 from attention_in_detail.head_scores import pattern_mass
 from attention_in_detail.insights.fitting import fit
 from attention_in_detail.masks import padding_mask
+from attention_in_detail.models._checks import check_load
 from attention_in_detail.nn import Transformer
 from attention_in_detail.notation import Array, Float, Integer, Size
 from attention_in_detail.tasks.number_words import (
@@ -28,6 +27,8 @@ from attention_in_detail.tasks.number_words import (
     gold_alignment,
     make_batch,
 )
+from attention_in_detail.trained import SHA256
+from attention_in_detail.trained._files import trained_parameters
 from attention_in_detail.trees import map_arrays
 
 __all__ = [
@@ -46,8 +47,6 @@ NUMBERS = 10_000
 """The translator knows the numbers below it: from English words to German ones."""
 HELD_OUT = 500
 STEPS = 240
-STORED = Path(__file__).parents[1] / "stored/translator.npz"
-SHA256 = "6a3fa49a10a8c780d4b2582403fb5bfa42cd8565653b1ffc255674864da2666f"
 
 
 def check_split(seed: Any) -> None:
@@ -315,48 +314,21 @@ def _untrained(D: Size, heads: Size, seed: Size) -> Transformer:
         )
 
 
-def flat(parameters: TransformerParameters) -> list[Tensor]:
-    """Return the arrays of some parameters, in the order of their fields."""
-    found: list[Tensor] = []
-
-    def kept(x: Tensor) -> Tensor:
-        found.append(x)
-        return x
-
-    map_arrays(parameters, kept)
-    return found
-
-
-def check_load(dtype: Any = "float64") -> None:
-    if dtype not in ("float32", "float64"):
-        raise ValueError(
-            f"dtype is {dtype!r}, but can be: float32, float64"
-        )
-
-
 @checked(check_load)
 def load_translator(
     dtype: Literal["float32", "float64"] = "float64",
 ) -> TransformerParameters:
-    """Load the translator that ``train_translator(0)`` gave when it was stored; its file is hashed first.
+    """Load the translator that is stored with this book: ``train_translator(0)``, rounded to float16 once.
 
     Args:
-        dtype: the precision of the parameters, which are stored in float32.
+        dtype: the precision of the parameters.
 
     Returns:
         The parameters, tensors without gradients.
 
     Raises:
-        ValueError: if ``dtype`` is another, or the file has been altered.
+        ValueError: if ``dtype`` is another.
+        WeightsError: if the file of weights is missing or is not the one known.
     """
-    content = STORED.read_bytes()
-    if hashlib.sha256(content).hexdigest() != SHA256:
-        raise ValueError(
-            f"{STORED.name} is not the file that was stored; trained/translator.py makes it again"
-        )
-    with np.load(STORED) as kept:
-        arrays = iter([kept[name] for name in kept.files])
-    return map_arrays(
-        _untrained(64, 8, 0).requires_grad_(False).as_parameters(),
-        lambda x: torch.from_numpy(next(arrays)).to(getattr(torch, dtype)),
-    )
+    kept = trained_parameters("translator", SHA256["translator"], dtype)
+    return map_arrays(kept, torch.from_numpy)
