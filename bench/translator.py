@@ -19,7 +19,7 @@ from attention_in_detail.models import load_translator, translate
 from attention_in_detail.models.crossings import cross_silencing, forced
 from attention_in_detail.notation import Array, Bool
 
-# After each sentence its word pairs, written by a person from the two texts: "4-6" says that piece 4
+# After each sentence its word pairs, written by hand from the two texts: "4-6" says that piece 4
 # of the translation renders piece 6 of the sentence, counted from 0. What renders nothing has no pair.
 SENTENCES = {
     # O acordo sobre o Espaço Económico Europeu foi assinado em Agosto de 1992.

@@ -39,7 +39,7 @@ class Crossing(Translation):
 
     Attributes:
         pairs: true where piece t of the target renders piece s of the source, shape
-            (T, S). A person wrote them, from the two texts.
+            (T, S). Written by hand, from the two texts.
         drops: from :func:`cross_silencing`, shape (L, h).
         texts: from :func:`cross_silencing`, L rows of h texts.
         forced_head: from :func:`forced`, head 0 alone: T rows of S pieces.
