@@ -57,72 +57,51 @@ Mix = Callable[..., Any]
 PATTERNS = {
     "window": "window of 3 blocks",
     "random": "3 random blocks",
-    "window_global": "window and 1 global block",
+    "window_global": "window, 1 global block",
     "big_bird": "Big Bird: window, 1 global, 2 random",
-    "no_global": "control, window and 4 random, no global",
-    "wide_window": "control, window of about that density",
-    "many_random": "control, random blocks of about that density",
+    "no_global": "window, 4 random, no global",
+    "wide_window": "window of 7 blocks",
+    "many_random": "7 random blocks",
 }
 OTHERS = {
-    "pool_64": "Linformer form, mean pooling to 64, untrained",
-    "pool_128": "Linformer form, mean pooling to 128, untrained",
-    "linear": "linear attention, untrained",
-    "uniform": "control, uniform weights",
-    "other_text": "control, full attention on another text",
+    "pool_64": "Linformer form, pooled to 64",
+    "pool_128": "Linformer form, pooled to 128",
+    "linear": "linear attention",
+    "uniform": "uniform weights",
+    "other_text": "another text, full attention",
 }
 READERS = {
     "full": "attention, 32 keys a query",
     "window": "window, 12 keys",
     "random": "random, 12 keys",
     "big_bird": "window 5, global 3, random 4",
-    "linformer": "Linformer, 12 mixtures, learned",
+    "linformer": "Linformer, 12 mixtures",
     "linear": "linear attention, width 32",
 }
 RATIOS = {
-    "linear": "linear attention, width 64",
+    "linear": "linear attention",
     "linformer": "Linformer, 128 mixtures",
     "window": "window of 3 blocks of 64",
-    "big_bird": "Big Bird: window, 1 global, 2 random",
+    "big_bird": "Big Bird, blocks of 64",
     "query_blocks": "all pairs, 128 queries at a time",
 }
+# Key, what it is and how it is written: each for every one of its names.
+KINDS = (
+    ("density", "open pairs", ".3f", PATTERNS),
+    ("mass", "weight inside", ".3f", PATTERNS),
+    ("worst", "head with least inside", ".3f", PATTERNS),
+    ("cosine", "cosine", ".3f", PATTERNS | OTHERS),
+    ("look_up", "look-up", ".3f", READERS),
+    ("frequent", "most frequent", ".3f", READERS),
+    ("ratio", "full attention", ".1f", RATIOS),
+)
 LABELS = {
-    **{
-        f"density_{key}": (f"Share of pairs open: {name}", ".3f")
-        for key, name in PATTERNS.items()
-    },
-    **{
-        f"mass_{key}": (f"MiniLM, weight inside: {name}", ".3f")
-        for key, name in PATTERNS.items()
-    },
-    **{
-        f"worst_{key}": (
-            f"MiniLM, the head with least inside: {name}",
-            ".3f",
-        )
-        for key, name in PATTERNS.items()
-    },
-    **{
-        f"cosine_{key}": (
-            f"MiniLM, cosine of the text's vector: {name}",
-            ".3f",
-        )
-        for key, name in (PATTERNS | OTHERS).items()
-    },
-    **{
-        f"look_up_{key}": (f"Trained, look-up: {name}", ".3f")
-        for key, name in READERS.items()
-    },
-    **{
-        f"frequent_{key}": (f"Trained, most frequent: {name}", ".3f")
-        for key, name in READERS.items()
-    },
-    **{
-        f"ratio_{key}": (
-            f"4096 tokens, time of full attention over {name}",
-            ".1f",
-        )
-        for key, name in RATIOS.items()
-    },
+    f"{kind}_{key}": (
+        f"{what} / {name}" if kind == "ratio" else f"{what}, {name}",
+        form,
+    )
+    for kind, what, form, names in KINDS
+    for key, name in names.items()
 }
 
 
@@ -286,7 +265,7 @@ def measure(seed: int) -> Mapping[str, float]:
     print("  real heads", flush=True)
     found |= of_readers(seed)
     print("  trained readers", flush=True)
-    for name, ratio in ratios(4096, seed, pairs=3).items():
+    for name, ratio in ratios(4096, seed, pairs=9).items():
         found[f"ratio_{name}"] = ratio
     return found
 
@@ -294,7 +273,7 @@ def measure(seed: int) -> Mapping[str, float]:
 def more() -> dict[str, Any]:
     lines: dict[str, list[float]] = {name: [] for name in RATIOS}
     for length in LENGTHS:
-        pairs = 31 if length < 1024 else 15 if length < 2048 else 7
+        pairs = 41 if length < 1024 else 21 if length < 4096 else 9
         for name, ratio in ratios(length, 0, pairs).items():
             lines[name].append(float(f"{ratio:.3g}"))
         print("  ratios at", length, flush=True)
