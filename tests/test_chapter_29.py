@@ -212,13 +212,16 @@ def test_ratios_of_time_at_4096():
         for name in ("window", "big_bird", "query_blocks")
     }
     assert mean["window"] > mean["big_bird"] > 1
-    # Fewer than its operations say.
     known = union_of_masks(
         window_mask(64, before=1, after=1), global_mask(64, 1)
     )
     drawn = random_mask(64, 2, seed=0, besides=known)
     counted = 64**2 / union_of_masks(known, drawn).sum()
     assert round(counted, 1) == 9.3
-    assert mean["big_bird"] < counted
     assert mean["query_blocks"] > 1
-    assert STORED.more["lengths"][-1] == 4096
+    for line in STORED.more["ratios"].values():
+        assert len(line) == len(STORED.more["lengths"])
+    # At 256 tokens little is won, and by blocks nothing.
+    at_first = {name: y[0] for name, y in STORED.more["ratios"].items()}
+    assert at_first["big_bird"] < 1
+    assert at_first["linear"] > 1
