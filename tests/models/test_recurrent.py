@@ -1,5 +1,6 @@
 """The recurrent unit by its definition, a row and a coordinate at a time."""
 
+import copy
 import math
 
 import array_api_strict
@@ -74,3 +75,8 @@ def test_a_gate_far_from_zero_overflows_nowhere():
     y, c = ssru(SSRUParameters(*narrow), x)
     assert y.dtype == c.dtype == np.float32
     assert np.isfinite(y).all()
+
+
+def test_parameters_can_be_copied():
+    same = copy.deepcopy(parameters())
+    assert np.array_equal(same.W_f, W_F)
