@@ -118,6 +118,11 @@ READ = {
     "padding: negative",
     "padding: too long",
     "padding: too long for torch",
+    "translator: piece",
+    "read_source: piece",
+    "write_target: ids",
+    "translate: among piece",
+    "translate: no end",
 }
 
 

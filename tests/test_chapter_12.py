@@ -1,4 +1,5 @@
-"""What chapter 12, What real heads look at, states of the stored maps.
+"""What chapter 12, What real heads look at, states of the stored maps, and of
+five sentences that it was not written from.
 
 Checked elsewhere:
 - the encoder is this book's own, and equal to transformers' BertModel:
@@ -6,28 +7,53 @@ Checked elsewhere:
   test_hidden_states_and_weights_equal_those_of_transformers
 - a sentence in a padded batch gets the maps that it gets alone: the same
   file, test_padding_changes_nothing
+- sizes of the model: the same file, test_sizes
 - silencing takes away what a head adds, and nothing else: the same file,
   test_silencing_a_head_takes_away_what_it_adds_and_nothing_else
 - what is stored is what the weights give: tests/models/test_maps.py
 - the mass, by hand and against loops: test_head_scores.py
 """
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from attention_in_detail import MultiHeadParameters, self_attention
+from attention_in_detail import self_attention
 from attention_in_detail.head_scores import (
     pattern_mass,
     patterns,
     uniform_mass,
 )
+from attention_in_detail.models import encode, load_minilm, without_head
 from attention_in_detail.models.maps import head_maps, stored_maps
 
+PAGE = (
+    Path(__file__).parents[1].joinpath("notebooks", "12_real_heads.ipynb")
+)
 KEPT = stored_maps()
 TIRED, WIDE, ALICE, DOG, ADA = KEPT
 CHANGE = np.mean([kept.changes for kept in KEPT], axis=0)
+CLEAR = np.mean([kept.weights.max(-1).mean(-1) for kept in KEPT], axis=0)
+NOT_USED = (
+    "The cat chased the rat, but the rat bit the cat.",
+    "A red car hit a blue car near the old bridge.",
+    "She said that he said that they said nothing.",
+    "Paris is in France, and Rome is in Italy.",
+    "My sister sold her house because her sister wanted it.",
+)
+
+
+def best_head(mass):
+    return divmod(int(mass.argmax()), mass.shape[-1])
+
+
+def rank_correlation(a, b):
+    ranks = [x.ravel().argsort().argsort() for x in (a, b)]
+    return np.corrcoef(ranks)[0, 1]
 
 
 def masses(name):
@@ -63,8 +89,94 @@ def test_the_sink_is_about_seven_times_its_share():
     assert 6.5 < mass.mean() / share < 7.5
 
 
+def test_the_same_word_has_two_heads():
+    found = []
+    for kept in KEPT:
+        P = patterns(kept.tokens)["same word"]
+        if P.any():
+            again = {kept.tokens[i] for i in np.flatnonzero(P.any(1))}
+            mass = pattern_mass(kept.weights, P).round(2)
+            found.append((mass[0, 8], mass[2, 9], again))
+            if kept is DOG:
+                assert best_head(mass) == (2, 9)
+                # L0H8 follows "the", and no other word.
+                on_it = (kept.weights[0, 8] * P).sum(axis=-1)
+                the = np.array([token == "the" for token in kept.tokens])
+                asked = P.any(axis=1)
+                assert on_it[asked & the].min() > 0.5
+                assert on_it[asked & ~the].max() < 0.2
+    assert [again for _, _, again in found] == [
+        {"the"},
+        {"the"},
+        {"the", "old", "man", "saw", "dog"},
+    ]
+    assert np.allclose([a for a, _, _ in found], [0.34, 0.34, 0.31])
+    assert np.allclose([b for _, b, _ in found], [0.06, 0.06, 0.73])
+
+
+def test_each_decimal_of_the_text_is_one_that_a_cell_prints():
+    cells = json.loads(PAGE.read_text(encoding="utf-8"))["cells"]
+    text = "\n".join(
+        "".join(cell["source"])
+        for cell in cells
+        if cell["cell_type"] == "markdown"
+    )
+    printed = "\n".join(
+        "".join(output["text"])
+        for cell in cells
+        for output in cell.get("outputs", ())
+        if output["output_type"] == "stream"
+    )
+    decimal = re.compile(r"(?<![\w.])0?(\.\d{2,})")
+    said = set(decimal.findall(text))
+    assert len(said) > 10
+    in_solutions = {".44", ".03", ".13", ".06"}  # tested below
+    assert said <= set(decimal.findall(printed)) | in_solutions
+
+
+def test_some_head_of_72_lies_above_uniform_on_pairs_drawn_at_random():
+    """As many keys for each query as the pattern has, none of them itself."""
+    rng = np.random.default_rng(0)
+    for name in ("same word", "punctuation"):
+        above = 0
+        for _ in range(100):
+            found = []
+            for kept in KEPT:
+                P = patterns(kept.tokens)[name]
+                if not P.any():
+                    continue
+                drawn = np.zeros_like(P)
+                for i, n in enumerate(P.sum(axis=1)):
+                    others = np.delete(np.arange(len(P)), i)
+                    drawn[i, rng.choice(others, n, replace=False)] = True
+                found.append(
+                    pattern_mass(kept.weights, drawn) - uniform_mass(drawn)
+                )
+            above += np.mean(found, axis=0).max() > 0
+        assert above >= 95, name
+
+
+@pytest.mark.parametrize("sentence", NOT_USED)
+def test_on_other_sentences_the_heads_do_the_same(sentence):
+    maps = head_maps(sentence)
+    assert sentence not in [kept.sentence for kept in KEPT]
+    mass = {
+        name: pattern_mass(maps.weights, P)
+        for name, P in patterns(maps.tokens).items()
+    }
+    assert best_head(mass["previous"]) == (0, 2)
+    assert best_head(mass["next"]) == (1, 8)
+    assert best_head(mass["punctuation"]) == (3, 11)
+    assert 0.4 < mass["first"].mean() < 0.5
+    assert mass["same word"][2, 9] > mass["same word"][0, 8]
+    assert (best_head(mass["same word"]) == (2, 9)) == (
+        sentence in (NOT_USED[0], NOT_USED[1], NOT_USED[3])
+    )
+
+
 def test_sentences_and_sizes():
     assert len(KEPT) == 5
+    assert DOG.weights.shape == (6, 12, 17, 17)
     assert all(kept.weights.shape[:2] == (6, 12) for kept in KEPT)
     assert head_maps(DOG.sentence) is DOG
     assert len(DOG.tokens) == 17
@@ -83,6 +195,9 @@ def test_captions_of_the_layers():
     assert twin[np.arange(17), strongest].sum() == 4
     # layer 2: [CLS] is the darkest column of all maps
     assert not DOG.weights[2].mean(-2).argmax(-1).any()
+    # ten dots of L2H9 lie on the word of the query, elsewhere
+    strongest = DOG.weights[2, 9].argmax(-1)
+    assert twin[np.arange(17), strongest].sum() == 10
     # L3H11: columns 8 and 16 are the comma and the full stop
     assert [DOG.tokens[n - 1] for n in (8, 16)] == [",", "."]
     assert (DOG.weights[3, 11].argmax(-1) == 15).sum() == 15
@@ -101,19 +216,22 @@ def test_what_it_looks_at():
         row = kept.weights[:, :, kept.tokens.index(query)]
         for key in keys:
             j = kept.tokens.index(key)
-            wins = int((row.argmax(-1) == j).sum())
             found[kept.sentence[-7:-1], key] = (
                 round(float(row[3, 1, j]), 2),
-                wins,
+                best_head(row[..., j]),
+                round(float(row[..., j].max()), 2),
             )
     assert list(found.values()) == [
-        (0.69, 3),
-        (0.05, 1),
-        (0.32, 4),
-        (0.15, 2),
-        (0.74, 10),
-        (0.10, 5),
+        (0.69, (3, 1), 0.69),
+        (0.05, (5, 5), 0.21),
+        (0.32, (5, 11), 0.54),
+        (0.15, (5, 1), 0.23),
+        (0.74, (3, 1), 0.74),
+        (0.10, (2, 4), 0.44),
     ]
+    for kept in (TIRED, WIDE):  # the caption: "animal" still wins
+        at = kept.tokens.index("it")
+        assert kept.tokens[kept.weights[3, 1, at].argmax()] == "animal"
     # the two sentences differ in one token
     assert [
         n
@@ -145,15 +263,40 @@ def test_the_last_layer_has_the_largest_numbers():
     assert CHANGE[5].mean() > 1.5 * CHANGE[:5].mean(-1).max()
 
 
-def test_a_clear_map_goes_with_a_smaller_change_if_with_anything():
-    clear = np.mean(
-        [kept.weights.max(-1).mean(-1) for kept in KEPT], axis=0
-    )
-    orders = [x.ravel().argsort().argsort() for x in (clear, CHANGE)]
-    assert abs(np.corrcoef(orders)[0, 1] + 0.31) < 0.006
-    first, second = np.argsort(-clear.ravel())[:2]
+def test_what_silencing_changes_is_that_of_the_model():
+    """For the heads of the page and the sentences that test_maps.py leaves out."""
+    model = load_minilm()
+    for kept in KEPT[2:]:
+        ids = model.ids(kept.sentence)
+        whole = encode(model, ids)[0][-1]
+        for layer, head in ((0, 2), (4, 5), (3, 1), (5, 11)):
+            other = encode(without_head(model, layer, head), ids)[0][-1]
+            change = np.linalg.norm(other - whole) / np.linalg.norm(whole)
+            assert abs(change - kept.changes[layer, head]) < 1e-4
+
+
+def test_none_of_the_five_patterns_finds_l5h11_nor_any_head_of_its_layer():
+    for name in patterns(DOG.tokens):
+        assert best_head(masses(name)[0])[0] != 5
+
+
+def test_a_clear_map_is_no_sign_of_a_large_change():
+    assert abs(rank_correlation(CLEAR, CHANGE) + 0.31) < 0.006
+    without_last = rank_correlation(CLEAR[:5], CHANGE[:5])
+    assert abs(without_last + 0.16) < 0.006
+    first, second = np.argsort(-CLEAR.ravel())[:2]
     assert divmod(first, 12) == (0, 2)
     assert divmod(second, 12) == (4, 5)
+    assert CLEAR[5].mean() < CLEAR[1:5].mean(-1).min()
+    # 60 heads in a random order
+    rng = np.random.default_rng(0)
+    random = np.array(
+        [
+            rank_correlation(CLEAR[:5], rng.permutation(CHANGE[:5].ravel()))
+            for _ in range(2000)
+        ]
+    )
+    assert (abs(random) > abs(without_last)).mean() > 0.1
 
 
 def test_a_flipped_map_looks_the_other_way_and_its_rows_give_it_away():
@@ -181,21 +324,31 @@ def test_exercise_sep_is_no_sink():
         found.append((pattern_mass(kept.weights, P), uniform_mass(P)))
     mass = np.mean([mass for mass, _ in found], axis=0)
     assert round(float(mass.mean()), 2) == 0.03
+    share = mass.mean() / np.mean([u for _, u in found])
+    assert 0.4 < share < 0.6  # half
     assert round(float(mass.max()), 2) == 0.13
     assert divmod(int(mass.argmax()), 12) == (0, 0)
     assert round(float(np.mean([u for _, u in found])), 2) == 0.06
 
 
 def test_exercise_equal_values_hide_the_weights():
-    p = MultiHeadParameters.init(8, 2, seed=3)
-    x = np.random.default_rng(3).normal(size=(5, 8))
-    W_V = np.array(p.W_V)
-    W_V[:, :4] = 0  # head 0 mixes nothing
+    model = load_minilm()
+    layer, own = model.layers[0], slice(2 * 32, 3 * 32)
+    p = layer.attention
+    W_V, b_V = np.array(p.W_V), np.array(p.b_V)
+    W_V[:, own] = 0
+    with_bias = replace(p, W_V=W_V)
+    b_V[own] = 0
+    nothing = replace(with_bias, b_V=b_V)
+    x = encode(model, model.ids(DOG.sentence))[0][0]
     W_O = np.array(p.W_O)
-    W_O[:4] = 0
-    nothing = replace(p, W_V=W_V)
-    silenced = replace(nothing, W_O=W_O)
-    Y, A = self_attention(nothing, x, return_weights=True)
-    now, seen = self_attention(silenced, x, return_weights=True)
-    assert np.array_equal(A, seen)
-    assert np.allclose(Y, now, rtol=0, atol=1e-12)
+    W_O[own] = 0
+    for changed, moves in ((p, True), (with_bias, True), (nothing, False)):
+        Y, A = self_attention(changed, x, return_weights=True)
+        now = self_attention(replace(changed, W_O=W_O), x)
+        assert abs(A - DOG.weights[0]).max() < 1e-3  # as clear as it was
+        assert (abs(Y - now).max() > 1e-3) == moves
+        if changed is with_bias:  # the same row everywhere
+            assert np.ptp(Y - now, axis=0).max() < 1e-5
+        elif changed is nothing:
+            assert np.allclose(Y, now, rtol=0, atol=1e-5)

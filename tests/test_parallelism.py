@@ -146,7 +146,7 @@ def test_a_ratio_reads_as_a_sentence():
             "heads = 4 does not divide D = 6; each head needs the same width D / heads >= 1",
         ),
         (lambda: measure_ratio(int, int, pairs=1), ValueError, "pairs is 1, but must be at least 2"),
-        (lambda: stored_result("nothing"), ValueError, "name is 'nothing', but what is stored is: parallelism"),
+        (lambda: stored_result("nothing"), ValueError, "name is 'nothing', but what is stored is: number_words, parallelism"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_refused_in_one_line(call, kind, message):

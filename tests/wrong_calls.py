@@ -12,12 +12,31 @@ import numpy as np
 import torch
 
 import attention_in_detail as a
+from attention_in_detail.figures import attention_viewer
+from attention_in_detail.models import (
+    SSRUParameters,
+    read_source,
+    recurrent_decoder_layer,
+    ssru,
+    translate,
+    without_cross_head,
+    write_target,
+)
+from attention_in_detail.models.crossings import (
+    cross_silencing,
+    forced,
+    translation,
+)
 from attention_in_detail.nn import (
     DecoderLayer,
     EncoderLayer,
     MultiHeadAttention,
     Transformer,
 )
+from attention_in_detail.tasks import number_words as task
+from attention_in_detail.tasks import scores, training
+from attention_in_detail.trained import trained_number_words
+from tests.translator_support import small_translator
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
 D_c, D_ff = 12, 14
@@ -141,6 +160,15 @@ def forward(*args, **changed):
 
 def of_torch(**options):
     return torch.nn.MultiheadAttention(D, h, **options)
+
+
+def view(**changed):
+    given = {
+        "weights": f(h, T, S),
+        "query_tokens": ["q"] * T,
+        "key_tokens": ["k"] * S,
+    }
+    return attention_viewer(**given | changed)
 
 
 def norm(**changed):
@@ -320,6 +348,26 @@ def read_model(**changed):
 
 
 META = {"device": "meta"}
+
+
+def learner(V_t=29):
+    return model(
+        source_embedding=f(32, D),
+        target_embedding=f(V_t, D),
+        W_output=f(D, V_t),
+        b_output=None,
+    )
+
+
+def trained(**changed):
+    given = {
+        "model": torch.nn.Linear(1, 1),
+        "batches": [],
+        "loss": print,
+        "steps": 1,
+    } | changed
+    return training.train(**given)
+
 
 CALLS = {
     # ---- softmax
@@ -1152,6 +1200,176 @@ CALLS |= {
     "nn transformer: from_torch": lambda: Transformer.from_torch(
         torch.nn.Linear(2, 2), None, None, None
     ),
+    # ---- tasks and trained models
+    "english: text": lambda: task.english_words("7"),
+    "english: float": lambda: task.english_words(7.0),
+    "english: high": lambda: task.english_words(1_000_000),
+    "german: negative": lambda: task.german_words(-1),
+    "german: boolean": lambda: task.german_words(True),
+    "alignment: None": lambda: task.gold_alignment(None),
+    "batch: number": lambda: task.make_batch(7),
+    "batch: text": lambda: task.make_batch("7"),
+    "batch: empty": lambda: task.make_batch([]),
+    "batch: float": lambda: task.make_batch([1, 2.0]),
+    "batch: floats": lambda: task.make_batch(f(3)),
+    "batch: axes": lambda: task.make_batch(ids(2, 3)),
+    "batch: high": lambda: task.make_batch([3, 1_000_000]),
+    "batch: no rows": lambda: task.make_batch(ids(0)),
+    "batches: size": lambda: next(task.batches([1], 0, seed=0)),
+    "batches: seed": lambda: next(task.batches([1], 1, seed=-1)),
+    "batches: number": lambda: next(task.batches([-1], 1, seed=0)),
+    "split: held_out": lambda: task.split_numbers(held_out=1_000_000),
+    "split: none": lambda: task.split_numbers(held_out=0),
+    "split: seed": lambda: task.split_numbers(seed="0"),
+    "words: id": lambda: task.words([29], task.GERMAN),
+    "words: vocabulary": lambda: task.words([1], "GERMAN"),
+    "words: ids": lambda: task.words(None, task.GERMAN),
+    "translations: parameters": lambda: scores.translations(None, [1]),
+    "exact_share: torch": lambda: scores.exact_share(
+        a.map_arrays(learner(), torch.from_numpy), [1]
+    ),
+    "exact_share: vocabulary": lambda: scores.exact_share(model(), [1]),
+    "exact_share: target": lambda: scores.exact_share(learner(V_t=28), [1]),
+    "cross_weights: numbers": lambda: scores.cross_weights(learner(), []),
+    "alignment_scores: numbers": lambda: scores.alignment_scores(
+        learner(), [1, -3]
+    ),
+    "train: model": lambda: trained(model=model()),
+    "train: batches": lambda: trained(batches=3),
+    "train: loss": lambda: trained(loss=0.0),
+    "train: steps": lambda: trained(steps=0),
+    "train: warm_up": lambda: trained(warm_up=-1),
+    "train: rate": lambda: trained(rate="fast"),
+    "train: rate 0": lambda: trained(rate=0.0),
+    "train: report": lambda: trained(report="print"),
+    "train: every": lambda: trained(every=0),
+    "number words: seed": lambda: training.train_number_words(seed=None),
+    "number words: steps": lambda: training.train_number_words(
+        seed=0, steps=1.5
+    ),
+    "number words: size": lambda: training.train_number_words(
+        seed=0, size=0
+    ),
+    "number words: dtype": lambda: training.train_number_words(
+        seed=0, dtype="float16"
+    ),
+    "number words: norm_first": lambda: training.train_number_words(
+        seed=0, norm_first=1
+    ),
+    "numpy_parameters: model": lambda: training.numpy_parameters(model()),
+    "numpy_parameters: layer": lambda: training.numpy_parameters(
+        torch.nn.Linear(1, 1)
+    ),
+    "trained: dtype": lambda: trained_number_words("float16"),
+}
+
+
+READER = small_translator()  # D = 8, 2 heads, 7 pieces, 2 decoder layers
+
+
+def recur(**changed):
+    return SSRUParameters(
+        **{"W": f(D, D), "W_f": f(D, D), "b_f": f(D)} | changed
+    )
+
+
+def carry(**changed):
+    return ssru(**{"parameters": recur(), "x": f(T, D)} | changed)
+
+
+def layered(**changed):
+    given = {
+        "parameters": READER.decoder_layers[0],
+        "x": f(T, D),
+        "context": f(S, D),
+    } | changed
+    return recurrent_decoder_layer(**given)
+
+
+def write(**changed):
+    given = {"model": READER, "context": f(S, D), "ids": number([1, 2])}
+    return write_target(**given | changed)
+
+
+CALLS |= {
+    "SSRUParameters: integers": lambda: recur(W=f(D, D, dtype=int)),
+    "SSRUParameters: axes": lambda: recur(b_f=f(D, D)),
+    "SSRUParameters: not square": lambda: recur(W=f(D, 3)),
+    "SSRUParameters: gate": lambda: recur(W_f=f(3, D)),
+    "SSRUParameters: bias": lambda: recur(b_f=f(3)),
+    "SSRUParameters: dtype": lambda: recur(b_f=f(D, dtype="float32")),
+    "ssru: parameters": lambda: carry(parameters=norm()),
+    "ssru: batch": lambda: carry(x=f(B, T, D)),
+    "ssru: width": lambda: carry(x=f(T, 3)),
+    "ssru: no row": lambda: carry(x=f(0, D)),
+    "ssru: library": lambda: carry(x=t(T, D, dtype=torch.float64)),
+    "ssru: state": lambda: carry(state=f(3)),
+    "ssru: state axes": lambda: carry(state=f(T, D)),
+    "recurrent layer: parameters": lambda: layered(parameters=recur()),
+    "recurrent layer: width": lambda: layered(x=f(T, 3)),
+    "recurrent layer: context": lambda: layered(context=f(S, 3)),
+    "recurrent layer: batch": lambda: layered(context=f(B, S, D)),
+    "recurrent layer: mask": lambda: layered(mask=f(T, S)),
+    "recurrent layer: mask size": lambda: layered(mask=yes(T, 2)),
+    "translator: ids": lambda: READER.ids(3),
+    "translator: pieces": lambda: READER.pieces(f(2)),
+    "translator: piece": lambda: READER.pieces(number([7])),
+    "read_source: list": lambda: read_source(READER, [1, 2]),
+    "read_source: floats": lambda: read_source(READER, f(2)),
+    "read_source: none": lambda: read_source(READER, f(0, dtype=int)),
+    "read_source: batch": lambda: read_source(READER, number([[1]])),
+    "read_source: piece": lambda: read_source(READER, number([1, -1])),
+    "read_source: model": lambda: read_source(None, number([1])),
+    "write_target: model": lambda: write(model=READER.decoder_layers),
+    "write_target: context": lambda: write(context=f(S, 3)),
+    "write_target: no context": lambda: write(context=f(0, D)),
+    "write_target: dtype": lambda: write(context=f(S, D, dtype="float32")),
+    "write_target: ids": lambda: write(ids=number([99])),
+    "write_target: mask": lambda: write(mask=f(2, 2, 2, S)),
+    "write_target: mask shape": lambda: write(mask=yes(2, S)),
+    "translate: model": lambda: translate("a", READER),
+    "translate: number": lambda: translate(READER, 3),
+    "translate: blank": lambda: translate(READER, "  "),
+    "translate: among": lambda: translate(READER, "a", among=f(2)),
+    "translate: among axes": lambda: translate(
+        READER, "a", among=number([[0]])
+    ),
+    "translate: among piece": lambda: translate(
+        READER, "a", among=number([0, 7])
+    ),
+    "translate: no end": lambda: translate(
+        READER, "a", among=number([1, 2])
+    ),
+    "without_cross_head: model": lambda: without_cross_head(norm(), 0, 0),
+    "without_cross_head: layer": lambda: without_cross_head(READER, 2, 0),
+    "without_cross_head: head": lambda: without_cross_head(READER, 0, 2),
+    "without_cross_head: float": lambda: without_cross_head(READER, 0.0, 0),
+    "translation: number": lambda: translation(3),
+    "cross_silencing: blank": lambda: cross_silencing(READER, ""),
+    "forced: text": lambda: forced(READER, 3, [0]),
+    "forced: one head": lambda: forced(READER, "a", 0),
+    "forced: no head": lambda: forced(READER, "a", []),
+    "forced: head": lambda: forced(READER, "a", [2]),
+    "viewer: nothing": lambda: view(weights="weights"),
+    "viewer: axes": lambda: view(weights=f(S)),
+    "viewer: batch": lambda: view(weights=f(B, B, h, T, S)),
+    "viewer: empty": lambda: view(weights=f(0, T, S)),
+    "viewer: large": lambda: view(weights=f(5, 12, T * 100, S)),
+    "viewer: above one": lambda: view(weights=[[1.5]]),
+    "viewer: not finite": lambda: view(weights=[[[float("nan")]]]),
+    "viewer: queries": lambda: view(query_tokens=["q"] * S),
+    "viewer: keys": lambda: view(key_tokens=["k"] * T),
+    "viewer: no keys": lambda: view(key_tokens=None),
+    "viewer: one string": lambda: view(query_tokens="q" * T),
+    "viewer: number": lambda: view(query_tokens=[1, 2, 3]),
+    "viewer: layer": lambda: view(layer=1),
+    "viewer: head": lambda: view(head=h),
+    "viewer: head negative": lambda: view(head=-1),
+    "viewer: head float": lambda: view(head=1.0),
+    "viewer: first": lambda: view(first=-1),
+    "viewer: title": lambda: view(title=7),
+    "viewer: label": lambda: view(key_label=b"keys"),
+    "viewer: words": lambda: view(text_alternative=["words"]),
 }
 
 

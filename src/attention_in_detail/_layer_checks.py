@@ -29,7 +29,7 @@ ONE_WIDTH = "one width runs through the layer"
 def need_part(name: str, x: Any, wanted: str) -> None:
     """Refuse what is not of the class of that name, which this module cannot import."""
     if wanted not in (c.__name__ for c in type(x).__mro__):
-        article = "an" if wanted[0] in "AEIOU" else "a"
+        article = "an" if wanted.startswith((*"AEIOU", "SS")) else "a"
         raise TypeError(f"{name} must be {article} {wanted}, not {kind(x)}")
 
 

@@ -526,3 +526,20 @@ def test_wrong_input_is_refused_in_one_line(case):
 
 def test_rounding_above_one_is_no_error():
     assert "(1.00)" in weights_heatmap([[1 + 1e-7, 0.0]]).text_alternative
+
+
+@pytest.mark.parametrize("kind", ["weights", "scores", "mask"])
+def test_the_legend_may_have_words_of_its_own(kind):
+    def legends(picture):
+        return [
+            text.get_text()
+            for axes in picture.axes
+            for text in axes.texts
+            if text.get_gid() == "legend"
+        ]
+
+    options = {"kind": kind, "numbers": False}
+    plain = weights_heatmap([[0, 1]], **options)
+    own = weights_heatmap([[0, 1]], legend="above 0", **options)
+    assert legends(own) == ["above 0"] != legends(plain)
+    assert own.text_alternative == plain.text_alternative

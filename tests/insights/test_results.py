@@ -108,9 +108,9 @@ def test_a_range_of_one_value_is_the_value():
 
 def test_a_table_shows_each_row(kept):
     shown = kept.table()._repr_markdown_()
-    assert (
-        "| accuracy | 0.500 ± 0.250 | 0.250 | 0.750 |" in shown.splitlines()
-    )
+    row = "| accuracy | 0.500\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.250 | 0.250 | 0.750 |"
+    assert row in shown.splitlines()
+    assert "2.0\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10⁻¹⁶" in shown
     assert shown.endswith(
         "3 seeds; measured on 2026-11-01 by experiments/kept.py"
     )

@@ -14,11 +14,14 @@ from .layouts import split_layouts
 from .lines import attention_lines
 from .picture import Picture
 from .products import matrix_products
+from .viewer import AttentionViewer, attention_viewer
 from .weighted_sum import weighted_sum
 
 __all__ = [
+    "AttentionViewer",
     "Picture",
     "attention_lines",
+    "attention_viewer",
     "bars",
     "curves",
     "encoder_decoder",

@@ -135,7 +135,7 @@ KINDS = {
     "mask": Kind(
         title="Attention mask",
         colours=ListedColormap([PAPER, "#1c4f91"]),
-        legend="",
+        legend=f"{TICK} may attend",
         read=_read_mask,
         limits=lambda values: (0.0, 1.0),
         in_cell=lambda value, digits: "",

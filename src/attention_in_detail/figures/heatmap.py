@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.colors import Normalize
 
 from ._cells import draw_cells, fitting_size, write_in_cells
 from ._data import Drawable, Number, words_of
-from ._kinds import KINDS, TICK, Kind
+from ._kinds import KINDS, Kind
 from ._type import put, put_token, token_width, width_of, wrapped
 from ._words import (
     names,
@@ -40,6 +41,7 @@ def weights_heatmap(
     kind: str = "weights",
     query_label: str = "queries",
     key_label: str = "keys",
+    legend: str | None = None,
     text_alternative: str | None = None,
 ) -> Picture:
     """Draw a (T, S) matrix as cells: row i is query i, column j is key j, the tokens stand on the axes.
@@ -61,6 +63,7 @@ def weights_heatmap(
         kind: `"weights"`, `"scores"` or `"mask"`.
         query_label: what the rows are.
         key_label: what the columns are.
+        legend: what colours and signs stand for, below the map; None: the words of the kind.
         text_alternative: words for the picture; None makes them from the data: the sizes, the strongest key of each query
             with its weight, and how many weights are exactly zero.
 
@@ -76,6 +79,8 @@ def weights_heatmap(
             f"kind is {kind!r}; it must be one of {', '.join(map(repr, KINDS))}"
         )
     look = KINDS[kind]
+    if legend is not None:
+        look = replace(look, legend=legend)
     values = look.read(weights)
     T, S = values.shape
     rows = (
@@ -251,7 +256,9 @@ def _draw(
             write_in_cells(
                 axes, values, colours, min(20, cell * 0.6), look.sign
             )
-        _mask_legend(picture, left + cell * S / 2, top + cell * T + 20)
+        _mask_legend(
+            picture, look.legend, left + cell * S / 2, top + cell * T + 20
+        )
     elif numbers:
         texts = [look.in_cell(float(v), digits) for v in values.flat]
         size = fitting_size(texts, cell - 6, TEXT, 9)
@@ -365,13 +372,15 @@ def _colour_bar(
     )
 
 
-def _mask_legend(picture: Picture, centre: Length, middle: Length) -> None:
+def _mask_legend(
+    picture: Picture, words: str, centre: Length, middle: Length
+) -> None:
     """Say below a mask what ✓ means."""
     put(
         picture.page(),
         centre,
         middle,
-        f"{TICK} may attend",
+        words,
         SMALL,
         gid="legend",
     )

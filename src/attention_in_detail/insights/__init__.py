@@ -3,3 +3,5 @@
 Nothing else in the package imports anything from here. Modules that train need PyTorch;
 :mod:`attention_in_detail.insights.results` does not.
 """
+
+__all__: list[str] = []

@@ -23,6 +23,7 @@ __all__ = [
 FORM = re.compile(r"\.(\d)([ef])")
 ROLE = re.compile(r"\{measured\}`([^`]*)`")
 ROLE_TEXT = re.compile(r"(?:(.*\S)\s*)?<(\w+) (\w+)(?: (\w+))?>")
+FIXED = "\N{NO-BREAK SPACE}"
 DIGITS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -122,7 +123,11 @@ class Table:
             f"| {row.label} | {row.text()} | {row.text('least')} | {row.text('most')} |"
             for row in self.rows
         ]
-        return "\n".join([*lines, "", self.note])
+        # A number stays on one line, however narrow the column.
+        whole = "\n".join(lines).replace(" ± ", f"{FIXED}±{FIXED}")
+        return "\n".join(
+            [whole.replace(" × ", f"{FIXED}×{FIXED}"), "", self.note]
+        )
 
 
 def check_row(experiment: Any, key: Any) -> None:

@@ -11,11 +11,34 @@ from attention_in_detail.models.minilm import (
     load_minilm,
     without_head,
 )
+from attention_in_detail.models.recurrent import SSRUParameters, ssru
+from attention_in_detail.models.translator import (
+    RecurrentDecoderLayer,
+    Translation,
+    Translator,
+    load_translator,
+    read_source,
+    recurrent_decoder_layer,
+    translate,
+    without_cross_head,
+    write_target,
+)
 
 __all__ = [
     "MiniLM",
+    "RecurrentDecoderLayer",
+    "SSRUParameters",
+    "Translation",
+    "Translator",
     "WeightsError",
     "encode",
     "load_minilm",
+    "load_translator",
+    "read_source",
+    "recurrent_decoder_layer",
+    "ssru",
+    "translate",
+    "without_cross_head",
     "without_head",
+    "write_target",
 ]

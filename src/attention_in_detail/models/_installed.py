@@ -1,15 +1,12 @@
 """Files that installed packages carry: found without importing the package, and checked before they are used."""
 
-import hashlib
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from attention_in_detail._known_files import WeightsError, known_content
+
 __all__ = ["InstalledFile", "WeightsError"]
-
-
-class WeightsError(RuntimeError):
-    """A file of weights is missing, or is not the one that this book was written with."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +44,12 @@ class InstalledFile:
         Raises:
             WeightsError: if the file is missing or its content is another.
         """
-        content = self.find().read_bytes()
-        if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise WeightsError(
-                f"{self.path} of the package {self.requirement} is not the file that this book knows "
-                f"(another sha256); install it anew: {self._command('--force-reinstall ')}"
-            )
-        return content
+        return known_content(
+            self.find(),
+            self.sha256,
+            what=f"{self.path} of the package {self.requirement}",
+            remedy=f"install it anew: {self._command('--force-reinstall ')}",
+        )
 
     def _command(self, option: str = "") -> str:
         return f"python -m pip install --no-deps {option}{self.requirement}"

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import numpy as np
 
-from attention_in_detail import stored
 from attention_in_detail._checks import checked
 from attention_in_detail.models._checks import check_sentence, check_text
 from attention_in_detail.models.minilm import (
@@ -17,6 +15,7 @@ from attention_in_detail.models.minilm import (
     without_head,
 )
 from attention_in_detail.notation import Array, Float
+from attention_in_detail.stored import stored_arrays
 
 __all__ = ["HeadMaps", "head_maps", "silencing", "stored_maps"]
 
@@ -41,19 +40,16 @@ class HeadMaps:
 
 @cache
 def _stored() -> tuple[HeadMaps, ...]:
-    with (
-        resources.files(stored).joinpath("minilm.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as kept,
-    ):
-        return tuple(
-            HeadMaps(
-                str(sentence),
-                [str(token) for token in kept[f"tokens_{n}"]],
-                kept[f"weights_{n}"].astype(np.float32),
-                kept[f"changes_{n}"],
-            )
-            for n, sentence in enumerate(kept["sentences"])
+    kept = stored_arrays("minilm")
+    return tuple(
+        HeadMaps(
+            str(sentence),
+            [str(token) for token in kept[f"tokens_{n}"]],
+            kept[f"weights_{n}"].astype(np.float32),
+            kept[f"changes_{n}"],
         )
+        for n, sentence in enumerate(kept["sentences"])
+    )
 
 
 def stored_maps() -> tuple[HeadMaps, ...]:

@@ -16,6 +16,7 @@ from attention_in_detail.models._checks import (
     check_sentences,
     check_without_head,
 )
+from attention_in_detail.models._heads import silenced
 from attention_in_detail.models._installed import InstalledFile
 from attention_in_detail.notation import Array, Float, Integer, Size
 from attention_in_detail.parameters import MultiHeadParameters
@@ -265,10 +266,6 @@ def without_head(model: MiniLM, layer: Size, head: Size) -> MiniLM:
         Michel, Levy and Neubig (2019), section 2.3.
     """
     at = model.layers[layer]
-    first = int(head) * at.attention.D_h
-    W_O = np.array(at.attention.W_O)
-    W_O[first : first + at.attention.D_h] = 0
-    silenced = replace(at, attention=replace(at.attention, W_O=W_O))
     layers = list(model.layers)
-    layers[layer] = silenced
+    layers[layer] = replace(at, attention=silenced(at.attention, head))
     return replace(model, layers=tuple(layers))

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attention_in_detail._checks import checked
 from attention_in_detail._layer_checks import (
@@ -22,6 +21,7 @@ from attention_in_detail.layers import (
     decoder_steps,
     encoder_steps,
 )
+from attention_in_detail.nn.dropping import dropped
 from attention_in_detail.nn.multi_head import MultiHeadAttention
 from attention_in_detail.notation import Bool, Float, Size
 from attention_in_detail.pointwise import (
@@ -76,7 +76,7 @@ class _Layer(torch.nn.Module):
         )
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropped(x, self.dropout, self.training)
 
     def _feed_forward(self) -> FeedForwardParameters:
         one, two = self.widening, self.narrowing

@@ -24,6 +24,7 @@ from attention_in_detail.multi_head import (
     projected_heads,
     with_head_axis,
 )
+from attention_in_detail.nn.dropping import dropped
 from attention_in_detail.notation import Bool, Float, Size
 from attention_in_detail.parameters import MultiHeadParameters
 from attention_in_detail.scaled_dot_product import attention
@@ -190,7 +191,7 @@ class MultiHeadAttention(torch.nn.Module):
             )
             if dropout:
                 carried = keep_rows(v, may_attend(mask, bias), of="keys")
-                heads = F.dropout(weights, dropout) @ carried
+                heads = dropped(weights, dropout, True) @ carried
         else:
             heads = _fused_attention(
                 q, k, v, mask=mask, bias=bias, dropout=dropout

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attention_in_detail._checks import checked
 from attention_in_detail._transformer_checks import (
@@ -19,6 +18,7 @@ from attention_in_detail.encoder_decoder import (
     encoder_run,
     with_causal,
 )
+from attention_in_detail.nn.dropping import dropped
 from attention_in_detail.nn.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -273,4 +273,4 @@ class Transformer(torch.nn.Module):
         return f"dropout={self.dropout}"
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropped(x, self.dropout, self.training)

@@ -4,7 +4,11 @@ import json
 from importlib import resources
 from typing import Any
 
-__all__ = ["stored_result"]
+import numpy as np
+
+from attention_in_detail.notation import Array
+
+__all__ = ["stored_arrays", "stored_result"]
 
 
 def stored_result(name: str) -> dict[str, Any]:
@@ -30,3 +34,20 @@ def stored_result(name: str) -> dict[str, Any]:
             f"name is {name!r}, but what is stored is: {', '.join(known)}"
         )
     return json.loads(folder.joinpath(f"{name}.json").read_text("utf8"))
+
+
+def stored_arrays(name: str) -> dict[str, Array]:
+    """Return stored arrays by name.
+
+    Args:
+        name: such as ``"minilm"``: the program ``bench/<name>.py`` wrote them.
+
+    Returns:
+        Each array by its own name.
+    """
+    file = resources.files(__name__).joinpath(f"{name}.npz")
+    with (
+        file.open("rb") as opened,
+        np.load(opened, allow_pickle=False) as kept,
+    ):
+        return dict(kept)

@@ -1,0 +1,45 @@
+"""Small models that were trained for this book, stored with it, and the scripts that made them.
+
+Each model has a file of weights, the script of the same name that makes it, and its
+hash below: nothing is used whose hash is another. Reading needs NumPy only.
+"""
+
+from typing import Literal
+
+from attention_in_detail._checks import checked
+from attention_in_detail._known_files import WeightsError
+from attention_in_detail.encoder_decoder import TransformerParameters
+from attention_in_detail.models._checks import check_load
+from attention_in_detail.trained._files import trained_parameters
+
+__all__ = ["WeightsError", "trained_number_words"]
+
+SHA256 = {
+    "number_words": "2d66665317b52cd1fd309c4c6df9a19b1c0117c3b23028e6eb12ce0213cb9a7d",
+    "translator": "11eb82dd15f9dd0c8904def4f8cd976fee66c64d9528c98aad98b9586ff85ef9",
+}
+"""Of each file; the script that makes it prints the new one."""
+
+
+@checked(check_load)
+def trained_number_words(
+    dtype: Literal["float32", "float64"] = "float64",
+) -> TransformerParameters:
+    """Return the model of English to German number words, trained with seed 0.
+
+    :func:`attention_in_detail.tasks.training.train_number_words` made it. Its
+    vocabularies are ``ENGLISH`` and ``GERMAN`` of
+    :mod:`attention_in_detail.tasks.number_words`. The weights were rounded to float16
+    once.
+
+    Args:
+        dtype: of the arrays.
+
+    Returns:
+        The parameters, arrays of NumPy.
+
+    Raises:
+        ValueError: if ``dtype`` is another.
+        WeightsError: if the file of weights is missing or is not the one known.
+    """
+    return trained_parameters("number_words", SHA256["number_words"], dtype)

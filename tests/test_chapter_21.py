@@ -1,0 +1,257 @@
+"""What chapter 21, Direction, states: identities, the hand examples, and smaller runs of what it trains.
+
+Checked elsewhere:
+- the functions against loops, and their refusals: tests/insights/test_direction.py
+- that numbers in the text are the stored ones: tests/test_insight_pages.py
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from attention_in_detail import attention_weights, scores
+from attention_in_detail.insights.direction import (
+    cycle_log_ratios,
+    measure_head,
+    score_form,
+    skew_share,
+    stationary_distribution,
+    symmetric_and_skew,
+    train_head,
+)
+from attention_in_detail.insights.results import experiment
+from attention_in_detail.models.maps import stored_maps
+
+STORED = experiment("direction")
+X = np.array([[1.0, 0], [0, 1], [1, 1]])
+M = np.array([[1.0, 2], [0, 1]])
+UNIT = np.sqrt(2) * np.log(2)
+
+
+def assert_near(x, y, tolerance=1e-12):
+    np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
+
+
+def random_head(seed, T=64, D=64, D_h=16):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((T, D))
+    return x, *(rng.standard_normal((2, D, D_h)) / np.sqrt(D))
+
+
+@cache
+def trained(name, steps=160):
+    head = train_head(name, seed=5, steps=steps)
+    return head, measure_head(head, seed=6)
+
+
+# ---- by hand ----
+
+
+def test_hand_example():
+    S, N = symmetric_and_skew(M)
+    assert np.array_equal(S, [[1, 1], [1, 1]])
+    assert np.array_equal(N, [[0, 1], [-1, 0]])
+    assert skew_share(M) == pytest.approx(1 / 3)
+    assert np.array_equal(X @ M @ X.T, [[1, 2, 3], [0, 1, 1], [1, 3, 4]])
+    A = attention_weights(X @ (UNIT * M), X)
+    exact = [[2 / 14, 4 / 14, 8 / 14], [1 / 5, 2 / 5, 2 / 5]]
+    assert_near(A, [*exact, [2 / 26, 8 / 26, 16 / 26]])
+    assert_near(cycle_log_ratios(A)[0, 1, 2] / np.log(2), -2)
+
+
+def test_hand_example_of_a_tied_head():
+    W = np.sqrt(np.log(2)) * np.ones((2, 1))
+    A = attention_weights(X @ W, X @ W)
+    pi = stationary_distribution(scores(X @ W, X @ W))
+    assert_near(pi, [1 / 5, 1 / 5, 3 / 5])
+    assert_near([A[0, 2], A[2, 0]], [1 / 2, 1 / 6])
+    assert_near(pi @ A, pi)
+
+
+def test_exercise_by_hand():
+    turn = np.array([[0.0, 1], [-1, 0]])
+    assert skew_share(turn) == 1
+    A = attention_weights(X @ (UNIT * turn), X)
+    wanted = [[1 / 5, 2 / 5, 2 / 5], [1 / 4, 2 / 4, 1 / 4]]
+    assert_near(A, [*wanted, [1 / 7, 4 / 7, 2 / 7]])
+
+
+# ---- identities ----
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cycles_show_the_skew_part(seed):
+    x, W_Q, W_K = random_head(seed)
+    A = attention_weights(x @ W_Q, x @ W_K)
+    _, N = symmetric_and_skew(scores(x @ W_Q, x @ W_K))
+    wanted = 2 * (N[:, :, None] + N[None, :, :] + N.T[:, None, :])
+    assert_near(cycle_log_ratios(A), wanted)
+    assert np.abs(wanted).max() > 1  # there is something to see
+    by_form = x @ symmetric_and_skew(score_form(W_Q, W_K))[1] @ x.T / 4
+    assert_near(N, by_form)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tied_is_reversible_and_not_symmetric(seed):
+    x, W, _ = random_head(seed)
+    Z, A = scores(x @ W, x @ W), attention_weights(x @ W, x @ W)
+    assert_near(Z, Z.T)
+    assert np.linalg.norm(A - A.T) > 0.2 * np.linalg.norm(A)
+    pi = stationary_distribution(Z)
+    assert_near(pi[:, None] * A, (pi[:, None] * A).T)
+    assert_near(pi @ A, pi)
+    assert_near(cycle_log_ratios(A), 0, 1e-11)
+    assert np.abs(np.linalg.eigvals(A).imag).max() < 1e-9
+    own = np.diagonal(A)
+    assert (np.outer(own, own) * (1 + 1e-12) >= A * A.T).all()
+
+
+def test_separate_has_complex_eigenvalues_and_breaks_the_bound():
+    x, W_Q, W_K = random_head(0)
+    A = attention_weights(x @ W_Q, x @ W_K)
+    assert np.abs(np.linalg.eigvals(A).imag).max() > 0.05
+    own = np.diagonal(A)
+    assert (np.outer(own, own) < A * A.T).any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_preference_for_the_previous_token_telescopes(seed):
+    x, W, W_K = random_head(seed, T=9)
+    shut = ~np.eye(9, dtype=bool)
+    rows = np.arange(1, 8)
+
+    def preference_and_fall(k):
+        Z = scores(x @ W, k)
+        A = attention_weights(x @ W, k, mask=shut)
+        before, after = A[rows, rows - 1], A[rows, rows + 1]
+        return np.log(before / after).mean(), (Z[1, 0] - Z[8, 7]) / 7
+
+    assert_near(*preference_and_fall(x @ W))
+    found, fall = preference_and_fall(x @ W_K)
+    assert abs(found - fall) > 0.01  # symmetric scores are needed
+
+
+def test_one_step_back_is_a_rotation():
+    for rate in (1.0, 0.3, 0.01):
+        c, s = np.cos(rate), np.sin(rate)
+        R = np.array([[c, s], [-s, c]])
+        assert skew_share(R) == pytest.approx(s**2)
+        steps = np.arange(12)
+        p = np.stack([np.sin(rate * steps), np.cos(rate * steps)], axis=-1)
+        lag = steps[:, None] - steps[None, :]
+        assert_near(p @ R @ p.T, np.cos(rate * (lag - 1)))
+        symmetric, skew = symmetric_and_skew(R)
+        assert_near(p @ symmetric @ p.T, c * np.cos(rate * lag))
+        assert_near(p @ skew @ p.T, s * np.sin(rate * lag))
+
+
+def test_exercise_bias_of_the_keys_keeps_the_balance():
+    x, W, _ = random_head(2, T=6)
+    bias = np.zeros((6, 6))
+    bias[:, 2] = 1.5
+    Z = scores(x @ W, x @ W)
+    A = attention_weights(x @ W, x @ W, bias=bias)
+    assert not np.allclose(Z + bias, (Z + bias).T)
+    assert_near(cycle_log_ratios(A), 0, 1e-9)
+    pi = stationary_distribution(Z + bias + bias.T)
+    assert_near(pi @ A, pi)
+
+
+def test_exercise_a_symmetric_form_without_sharing():
+    _, W, _ = random_head(3)
+    G = np.random.default_rng(1).standard_normal((16, 16))
+    W_Q, W_K = W @ G, W @ np.linalg.inv(G).T
+    assert not np.allclose(W_Q, W_K)
+    assert_near(score_form(W_Q, W_K), score_form(W, W), 1e-9)
+    assert np.linalg.eigvalsh(-score_form(W, W)).min() < -0.1
+
+
+# ---- the heads that are trained ----
+
+
+def test_separate_finds_the_previous_token():
+    _, found = trained("separate")
+    assert found["accuracy"] > 0.98
+    assert found["previous"] > 0.7
+    assert found["next"] < 0.05
+    assert found["skew"] < 0.4  # it began at one half
+
+
+def test_tied_does_not():
+    _, found = trained("tied")
+    assert found["accuracy"] < 0.5
+    assert found["itself"] > found["previous"]
+    assert found["previous"] - found["next"] < 0.15
+
+
+def test_tied_without_itself_hardly_knows_a_direction():
+    head, found = trained("tied, not itself", 250)
+    assert 0.45 < found["previous"] < 0.65
+    assert found["next"] > 0.3
+    generator = torch.Generator().manual_seed(7)
+    tokens = torch.randint(16, (1, 24), generator=generator)
+    start = torch.tensor([100])
+    with torch.no_grad():
+        x = head.read(tokens, start)[0]
+        A = head.answer(tokens, start)[1][0].numpy()
+        Z = scores(x @ head.attention.W_Q, x @ head.attention.W_K).numpy()
+    rows = np.arange(1, 23)
+    before, after = A[rows, rows - 1], A[rows, rows + 1]
+    fall = (Z[1, 0] - Z[23, 22]) / 22
+    assert_near(np.log(before / after).mean(), fall, 1e-9)
+    assert fall > 0.05
+
+
+def test_control_a_causal_mask_gives_the_direction_back():
+    _, found = trained("tied, not itself, causal")
+    assert found["accuracy"] > 0.98
+    assert found["previous"] > 0.9
+
+
+# ---- what is stored ----
+
+
+def test_stored_over_seeds():
+    assert len(STORED.seeds) >= 5
+    least, most = (
+        lambda key: min(STORED[key].values),
+        lambda key: max(STORED[key].values),
+    )
+    assert least("separate_accuracy") > 0.98
+    assert most("tied_accuracy") < 0.5
+    assert least("causal_accuracy") > 0.98
+    assert least("causal_previous") > most("separate_previous")
+    assert most("cycle_error") < 1e-12
+    assert most("balance_error") < 1e-12
+    assert 0.48 < least("form_skew") <= most("form_skew") < 0.52
+    assert least("tied_self") > 0.8
+    assert most("separate_self") < 0.1
+    assert most("tied_asymmetry") < 0.4 < 0.9 < least("separate_asymmetry")
+    assert most("separate_skew") < 0.35
+
+
+def test_stored_of_the_real_model():
+    share = np.array(STORED.more["minilm_heads"])
+    assert share.shape == (6, 12)
+    assert_near(share.mean(-1), STORED.more["minilm_layers"], 1e-3)
+    assert_near(share.mean(), STORED["minilm_skew"].mean, 1e-3)
+    assert max(STORED["minilm_skew"].values) < 0.45
+    assert min(STORED["minilm_shuffled"].values) > 0.49
+    assert share[0, 2] < 0.5
+    assert (share > 0.1).all()
+    for maps, kept in zip(
+        stored_maps(), STORED["minilm_asymmetry"].values, strict=True
+    ):
+        A = maps.weights
+        apart = np.linalg.norm(A - A.mT, axis=(-2, -1))
+        found = (apart / np.linalg.norm(A, axis=(-2, -1))).mean()
+        assert_near(found, kept, 1e-3)
+
+
+def test_first_figure():
+    A = stored_maps()[3].weights[0, 2]
+    rows = np.arange(1, len(A))
+    assert (A.argmax(-1)[1:] == rows - 1).all()
+    assert (A.T.argmax(-1) > np.arange(len(A))).sum() == 15

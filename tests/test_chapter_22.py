@@ -1,0 +1,230 @@
+"""What chapter 22, Routing, states: circuits, the network by hand, the proof for one head, smaller runs of what it trains.
+
+Checked elsewhere:
+- the functions against loops, and their refusals: tests/insights/test_routing.py
+- that numbers in the text are the stored ones: tests/test_insight_pages.py
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from attention_in_detail import (
+    MultiHeadParameters,
+    causal_mask,
+    scores,
+    self_attention,
+)
+from attention_in_detail.insights.results import experiment
+from attention_in_detail.insights.routing import (
+    SIGNS,
+    SWAPPED,
+    change_gauge,
+    circuits,
+    fit_swapped,
+    head_writes,
+    measure_network,
+    train_network,
+    without_composition,
+)
+
+STORED = experiment("routing")
+
+
+def assert_near(x, y, tolerance=1e-12):
+    np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
+
+
+@cache
+def trained(name):
+    network = train_network(name, seed=5, steps=110)
+    return network, measure_network(network, seed=6)
+
+
+# ---- circuits ----
+
+
+def test_hand_example():
+    A = np.array([[1 / 2, 1 / 2], [1 / 4, 3 / 4]])
+    X = np.array([[1.0, 3], [5, 3]])
+    for W_V, W_O, OV, written in (
+        ([1, 1], [0, 2], [[0, 2], [0, 2]], [[0, 12], [0, 14]]),
+        ([1, 0], [1, 1], [[1, 1], [0, 0]], [[3, 3], [4, 4]]),  # exercise
+    ):
+        p = MultiHeadParameters(
+            *(np.ones((2, 1)) for _ in range(2)),
+            np.array(W_V, dtype=float)[:, None],
+            np.array(W_O, dtype=float)[None, :],
+            heads=1,
+        )
+        assert np.array_equal(circuits(p)[1][0], OV)
+        assert np.array_equal(A @ X @ circuits(p)[1][0], written)
+        assert np.array_equal(A @ (X @ p.W_V) @ p.W_O, written)
+
+
+def test_network_by_hand():
+    word, place, note = np.eye(10)[:3], np.eye(10)[3:7], np.eye(10)[7:]
+    X0 = word[[2, 0, 1, 0]] + place
+    empty = np.zeros((1, 10))
+    first = MultiHeadParameters(
+        80 * place.T @ (place[[0, 0, 1, 2]] @ place.T),
+        place.T.copy(),
+        np.concatenate([word, empty]).T,
+        np.concatenate([note, empty]),
+        heads=1,
+    )
+    second = MultiHeadParameters(
+        80 * word.T, note.T.copy(), word.T.copy(), np.eye(3), heads=1
+    )
+    mask = causal_mask(4)
+    Y1, A1 = self_attention(first, X0, mask=mask, return_weights=True)
+    assert_near(A1[0], np.eye(4)[[0, 0, 1, 2]], 1e-9)
+    X1 = X0 + Y1
+    assert_near(X1[:, 7:], np.eye(3)[[2, 2, 0, 1]], 1e-9)
+    logits, A2 = self_attention(second, X1, mask=mask, return_weights=True)
+    # second row evenly over two keys, last row on "b"
+    assert_near(A2[0, 1], [1 / 2, 1 / 2, 0, 0], 1e-9)
+    assert_near(A2[0, 3], [0, 0, 1, 0], 1e-9)
+    assert_near(logits[-1], [0, 1, 0], 1e-9)
+    assert_near(circuits(first)[1][0][:3, 7:], np.eye(3))
+    assert np.linalg.matrix_rank(circuits(first)[0][0]) == 3
+    assert np.linalg.matrix_rank(circuits(first)[1][0]) == 3
+
+
+def test_ranks_and_what_a_head_does_not_notice():
+    p = MultiHeadParameters.init(64, 8, bias=False, seed=0)
+    x = np.random.default_rng(0).standard_normal((64, 64))
+    ranks = [np.linalg.matrix_rank(w, tol=1e-9) for w in head_writes(p, x)]
+    assert ranks == [8] * 8
+    assert np.linalg.matrix_rank(self_attention(p, x)) == 64
+    W_V = p.head(0).W_V
+    unseen = np.linalg.svd(W_V.T)[2][8:]  # what W_V maps to 0
+    assert_near(unseen @ circuits(p)[1][0], 0)
+
+
+def test_bias_of_the_output_is_added_once():
+    p = MultiHeadParameters.init(8, 4, seed=1)
+    p.b_O[:] = 1.0
+    x = np.random.default_rng(22).standard_normal((5, 8))
+    whole, parts = self_attention(p, x), head_writes(p, x).sum(0)
+    assert_near(whole, parts + p.b_O)
+    assert not np.allclose(whole, parts + 4 * p.b_O)
+
+
+def test_gauge():
+    p = MultiHeadParameters.init(8, 4, bias=False, seed=1)
+    rng = np.random.default_rng(2)
+    G, F = rng.standard_normal((2, 4, 2, 2)) + 3 * np.eye(2)
+    q, x = change_gauge(p, G, F), rng.standard_normal((5, 8))
+    assert not np.allclose(p.W_Q, q.W_Q)
+    assert_near(self_attention(p, x), self_attention(q, x))
+
+
+def test_exercise_virtual_head():
+    rng = np.random.default_rng(3)
+    A1, A2 = rng.dirichlet(np.ones(5), size=(2, 5))
+    X, O1, O2 = rng.standard_normal((3, 5, 5))
+    assert_near(A2 @ (A1 @ X @ O1) @ O2, A2 @ A1 @ X @ O1 @ O2)
+    assert_near((A2 @ A1).sum(-1), 1)
+
+
+# ---- one head cannot ----
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_margins_of_one_head_balance(seed):
+    """R m is a sum over pairs: it is the same for sequences 1 and 4 together as for 2 and 3."""
+    rng = np.random.default_rng(seed)
+    words, places, out = (
+        rng.standard_normal(shape) for shape in ((4, 16), (5, 16), (16, 4))
+    )
+    X = words[np.array(SWAPPED)] + places
+
+    def margins(heads):
+        p = MultiHeadParameters.init(16, heads, bias=False, seed=seed)
+        Y = X + self_attention(p, X, mask=causal_mask(5))
+        logits = (Y @ out)[:, -1]
+        return p, logits[:, 1] - logits[:, 3]
+
+    p, m = margins(1)
+    R = np.exp(scores(X @ p.W_Q, X @ p.W_K)[:, -1]).sum(-1)
+    f = R * m
+    assert_near((f @ SIGNS) / np.abs(f).sum(), 0)
+    assert not (m * SIGNS > 0).all()
+    _, m = margins(2)
+    assert abs((R * m) @ SIGNS) > 1e-6  # no such law for two heads
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_two_heads_learn_the_four_and_one_does_not(seed):
+    assert sum(m > 1 for m in fit_swapped(1, seed=seed)) <= 2
+    assert sum(m > 1 for m in fit_swapped(2, seed=seed)) == 4
+
+
+# ---- what is trained ----
+
+
+def test_two_layers_learn_the_rule():
+    network, (accuracy, previous, induction) = trained("two layers")
+    assert accuracy > 0.95
+    assert np.mean(previous[0]) > 2 * np.mean(previous[1])
+    assert np.mean(induction[1]) > 0.5 > 0.15 > np.mean(induction[0])
+    cut = without_composition(network, seed=6)
+    assert cut["keys"] < 0.4
+    assert cut["queries"] > 0.8
+    assert cut["values"] > 0.9
+
+
+def test_one_layer_does_not():
+    _, (accuracy, _, induction) = trained("one layer")
+    assert accuracy < 0.7
+    assert np.mean(induction[0]) < 0.3
+
+
+def test_control_one_layer_whose_keys_know_the_token_before():
+    _, (accuracy, _, induction) = trained(
+        "one layer, keys from the row before"
+    )
+    assert accuracy > 0.95
+    assert np.mean(induction[0]) > 0.5
+
+
+def test_first_layer_silenced_is_keys_cut_off():
+    network, _ = trained("two layers")
+    with torch.no_grad():
+        network.layers[0].W_O.mul_(0)
+    trained.cache_clear()  # the network is spoiled
+    assert measure_network(network, seed=6)[0] < 0.4
+
+
+# ---- what is stored ----
+
+
+def test_stored_over_seeds():
+    assert len(STORED.seeds) >= 5
+
+    def least(key):
+        return min(STORED[key].values)
+
+    def most(key):
+        return max(STORED[key].values)
+
+    assert least("two_accuracy") > 0.98
+    assert most("one_accuracy") < 0.7
+    assert most("wide_accuracy") < 0.7
+    assert most("long_accuracy") < 0.9
+    assert least("long_accuracy") > most("wide_accuracy")  # it creeps up
+    assert least("shifted_accuracy") > 0.98
+    assert most("cut_keys") < 0.4
+    assert least("cut_queries") > 0.9
+    assert least("cut_values") > 0.9
+    for key in ("sum_error", "circuits_error", "gauge_error"):
+        assert most(key) < 1e-11
+    assert set(STORED["head_rank"].values) == {8}
+    assert set(STORED["output_rank"].values) == {64}
+    assert most("swapped_one") <= 2
+    assert least("swapped_two") == 4
+    assert least("two_first_previous") > 2 * most("two_second_previous")
+    assert least("two_second_induction") > 3 * most("one_induction")
