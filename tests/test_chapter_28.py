@@ -1,0 +1,158 @@
+"""What chapter 28, layer norm and transfer, states: each claim of the page, recomputed or read from the stored result."""
+
+import numpy as np
+import pytest
+import torch
+
+from attention_in_detail import (
+    LayerNormParameters,
+    layer_norm,
+    multi_head_attention,
+)
+from attention_in_detail.insights.layer_norm import (
+    STARTS,
+    RowReader,
+    accuracy,
+    glyph_images,
+    moved,
+    restart,
+    tune,
+)
+from attention_in_detail.insights.results import experiment
+from attention_in_detail.nn import EncoderLayer
+
+TUNED = ("norms", "input", "positions", "output")
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return experiment("layer_norm")
+
+
+def values(stored, key):
+    return np.array(stored[key].values)
+
+
+# ---- prop-column-sums and the examples by hand ----
+
+
+def test_the_norm_by_hand():
+    norm = LayerNormParameters(
+        np.array([2.0, 0.0]), np.array([0.0, 5.0]), 1e-12
+    )
+    np.testing.assert_allclose(
+        layer_norm(norm, np.array([1.0, 3.0])), [-2, 5], rtol=0, atol=1e-9
+    )
+
+
+def test_ex_transfer_hand():
+    images = np.array([[[3.0, 1], [0, 2]], [[0, 1], [3, 2]]])
+    assert np.array_equal(images.mean(axis=1), [[1.5, 1.5], [1.5, 1.5]])
+    norm = LayerNormParameters(np.ones(2), np.zeros(2), 1e-15)
+    means = layer_norm(norm, images).mean(axis=1)
+    np.testing.assert_allclose(means, 0, rtol=0, atol=1e-9)
+
+
+def test_ex_transfer_scale():
+    """Five times wider matrices bring the narrow start near Glorot's, with nothing learned."""
+    torch.manual_seed(0)
+    layers = [
+        EncoderLayer(64, 4, norm_first=True).double() for _ in range(2)
+    ]
+    starts = {
+        how: restart(layers, how, seed=0) for how in ("narrow", "glorot")
+    }
+    wider = restart(layers, "narrow", seed=0)
+    with torch.no_grad():
+        for layer in wider:
+            for x in layer.parameters():
+                if x.ndim == 2:
+                    x *= 5
+    starts["wider"] = wider
+    images, _ = glyph_images(np.random.default_rng(3), 4)
+    far, right = {}, {}
+    for name, start in starts.items():
+        model = RowReader(start, seed=0)
+        far[name] = moved(model, images)
+        tune(model, TUNED, seed=0, learning_rate=1e-2)
+        right[name] = accuracy(model)
+    assert far["narrow"] < 0.1 < 0.6 < far["wider"] / far["glorot"] < 1.5
+    assert right["wider"] > right["narrow"] + 0.25
+    assert abs(right["wider"] - right["glorot"]) < 0.12
+
+
+def test_ex_transfer_gain():
+    """A number on the gain of a pre-norm is the same number on three projections."""
+    torch.manual_seed(0)
+    layer = EncoderLayer(8, 2, norm_first=True, bias=False).double()
+    rng = np.random.default_rng(0)
+    u = torch.tensor(rng.standard_normal((5, 8)))
+    p = layer.attention.as_parameters()
+    with torch.no_grad():
+        by_gain = multi_head_attention(p, 3 * u, 3 * u, 3 * u)
+        for linear in (
+            layer.attention.query,
+            layer.attention.key,
+            layer.attention.value,
+        ):
+            linear.weight *= 3
+        by_matrices = multi_head_attention(
+            layer.attention.as_parameters(), u, u, u
+        )
+    torch.testing.assert_close(by_gain, by_matrices, rtol=0, atol=1e-12)
+
+
+# ---- the stored experiment ----
+
+
+def test_the_small_layers_had_learned_to_copy(stored):
+    assert values(stored, "copying").min() > 0.97
+
+
+@pytest.mark.parametrize("size", ["small_norms_in_out", "real_fast"])
+def test_shuffled_is_as_good_and_narrow_is_not(stored, size):
+    found = {how: values(stored, f"{size}_{how}") for how in STARTS}
+    gap = found["pretrained"].mean() - found["scrambled"].mean()
+    assert -0.06 < gap < 0.01
+    assert (found["pretrained"] - found["narrow"]).min() > 1 / 3
+    assert abs(found["glorot"].mean() - found["pretrained"].mean()) < 0.05
+
+
+def test_at_the_lower_rate_pretrained_is_ahead_in_every_seed(stored):
+    ahead = values(stored, "real_slow_pretrained") - values(
+        stored, "real_slow_scrambled"
+    )
+    assert ahead.min() > 0
+    assert ahead.mean() < 0.1
+    narrow = values(stored, "real_slow_narrow")
+    assert narrow.max() < 0.3
+
+
+def test_frozen_layers_do_not_match_whole_training_here(stored):
+    whole = values(stored, "small_all_pretrained")
+    frozen = values(stored, "small_norms_in_out_pretrained")
+    assert (whole - frozen).min() > 0.1
+    assert values(stored, "small_all_narrow").mean() > 0.75
+
+
+@pytest.mark.parametrize("how", ["pretrained", "scrambled"])
+def test_norms_help_most_where_the_input_is_frozen(stored, how):
+    alone = values(stored, f"small_norms_out_{how}") - values(
+        stored, f"small_out_{how}"
+    )
+    besides = values(stored, f"small_norms_in_out_{how}") - values(
+        stored, f"small_in_out_{how}"
+    )
+    assert alone.min() > 0.05
+    assert alone.mean() > besides.mean() > 0
+    # Most of the way is made without the norms.
+    without = values(stored, f"small_in_out_{how}").mean()
+    assert (
+        without > 0.9 * values(stored, f"small_norms_in_out_{how}").mean()
+    )
+
+
+def test_narrow_layers_hardly_move_their_input(stored):
+    far = {how: values(stored, f"moved_{how}") for how in STARTS}
+    assert far["narrow"].max() < 0.1
+    assert min(far[how].min() for how in STARTS if how != "narrow") > 1
