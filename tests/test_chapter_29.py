@@ -98,7 +98,11 @@ def test_layers_to_reach():
     for r in (1, 4, 32):
         mask = union_of_masks(random_mask(T, r, seed=0), global_mask(T, 1))
         assert layers_to_reach(mask) == 2
-    assert layers_to_reach(random_mask(T, 1, seed=0)) is None
+    alone = [
+        layers_to_reach(random_mask(T, r, seed=0))
+        for r in (1, 2, 4, 8, 16, 32)
+    ]
+    assert alone == [None, None, None, 5, 4, 3]
 
 
 def test_without_positive_features_weights_are_no_means():
