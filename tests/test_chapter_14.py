@@ -91,6 +91,7 @@ def test_each_step_has_the_shape_of_the_table_and_together_they_are_the_model():
         network = layer.feed_forward
         inner = relu(U @ network.W_1 + network.b_1)
         assert inner.shape == (S, 128)
+        assert len({tuple(row) for row in inner[:, :16] > 0}) == S
         next_X = layer_norm(
             layer.feed_forward_norm, U + inner @ network.W_2 + network.b_2
         )
