@@ -5,6 +5,7 @@ Checked elsewhere:
 - that numbers in the text are the stored ones: tests/test_insight_pages.py
 """
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -157,10 +158,10 @@ def test_margins_of_one_head_balance(seed):
     assert abs((R * m) @ SIGNS) > 1e-6  # no such law for two heads
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_two_heads_learn_the_four_and_one_does_not(seed):
-    assert sum(m > 1 for m in fit_swapped(1, seed=seed)) <= 2
-    assert sum(m > 1 for m in fit_swapped(2, seed=seed)) == 4
+def test_two_heads_learn_the_four_and_one_does_not():
+    one, two = (fit_swapped(heads, seed=1, steps=300) for heads in (1, 2))
+    assert sum(m > 1 for m in one) == 2
+    assert sum(m > 1 for m in two) == 4
 
 
 # ---- what is trained ----
@@ -193,9 +194,9 @@ def test_control_one_layer_whose_keys_know_the_token_before():
 
 def test_first_layer_silenced_is_keys_cut_off():
     network, _ = trained("two layers")
-    with torch.no_grad():
-        network.layers[0].W_O.mul_(0)
-    trained.cache_clear()  # the network is spoiled
+    first, second = network.layers
+    silent = replace(first, W_O=torch.zeros_like(first.W_O))
+    network = replace(network, layers=(silent, second))
     assert measure_network(network, seed=6)[0] < 0.4
 
 
