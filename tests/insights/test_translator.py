@@ -81,7 +81,7 @@ def weakened():
     layers = list(TRAINED.decoder_layers)
     cross = layers[0].cross_attention
     W_O = cross.W_O.clone()
-    W_O[:32] = 0
+    W_O[:48] = 0
     layers[0] = replace(layers[0], cross_attention=replace(cross, W_O=W_O))
     return replace(TRAINED, decoder_layers=tuple(layers))
 
