@@ -126,9 +126,9 @@ def test_a_table_shows_each_row(kept):
     ("call", "kind", "message"),
     [
         (
-            lambda kept: kept["acuracy"],
+            lambda kept: kept["speed"],
             ValueError,
-            "the experiment 'kept' has no 'acuracy', but: accuracy, error",
+            "the experiment 'kept' has no 'speed', but: accuracy, error",
         ),
         (
             lambda kept: kept.table("accuracy", "x"),
