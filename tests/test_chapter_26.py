@@ -70,6 +70,11 @@ def test_with_a_softmax_it_is_none():
     q, k = normal(40, 4, seed=1), normal(40, 4, seed=2)
     assert np.linalg.matrix_rank(q @ k.T) == 4
     assert np.linalg.matrix_rank(np.exp(q @ k.T)) > 30
+    # as on the page: numbers, and keys 1 to n
+    q, k = np.linspace(-1, 1, 6), np.arange(1, 7)
+    powers = np.exp(q)[:, None] ** k
+    assert_close(np.exp(q[:, None] * k), powers, 1e-9)
+    assert np.linalg.matrix_rank(powers) == 6
 
 
 # By hand
@@ -238,6 +243,29 @@ def test_the_delta_rule_favours_the_new_and_holds_no_more():
     assert max(STORED["delta_right_64"].values) < min(
         STORED["random_right_64"].values
     )
+    assert max(STORED["delta_64"].values) < min(STORED["random_64"].values)
+
+
+@pytest.mark.parametrize("n", [32, 64, 128])
+def test_of_its_best_size_adding_errs_as_little_as_the_delta_rule(n):
+    m = (n - 1) / d
+    sizes = np.linspace(0.01, 1.5, 300)
+    of_size = (1 - sizes) ** 2 + sizes**2 * m
+    assert sizes[of_size.argmin()] == pytest.approx(1 / (1 + m), abs=0.01)
+    assert of_size.min() == pytest.approx(m / (1 + m), abs=1e-3)
+
+    def errors(seed):
+        keys, values = pairs(n, seed)
+        memories = [write_sum(keys, values) / (1 + m)]
+        memories += [
+            write_by_delta(keys, values, rate=rate)
+            for rate in (1.0, 0.5, 0.25)
+        ]
+        return [recall_error(read(W, keys), values) for W in memories]
+
+    shrunk, *by_delta = np.mean([errors(seed) for seed in range(5)], axis=0)
+    assert shrunk == pytest.approx((m / (1 + m)) ** 0.5, abs=0.02)
+    assert shrunk < min(by_delta) + 0.02
 
 
 def test_the_delta_rule_is_a_step_of_gradient_descent():
@@ -299,6 +327,9 @@ def test_what_the_maps_do_to_products():
     ):
         unit = unit_rows(image)
         found[name] = np.sqrt(((unit @ unit.T)[apart] ** 2).mean())
+        values = normal(64, 2000, seed=5)  # many columns: near the mean
+        error = recall_error(read(write_sum(unit, values), unit), values)
+        assert error == pytest.approx(found[name] * np.sqrt(63), rel=0.03)
     assert found["none"] == pytest.approx(1 / np.sqrt(32), rel=0.05)
     assert found["dpfp"] < found["none"] < 0.3 < found["elu"]
     assert dpfp(x, 3).shape[1] == 192

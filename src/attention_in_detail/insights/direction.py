@@ -193,7 +193,7 @@ def cycle_log_ratios(
         ValueError: if it is not square, or an entry is not positive.
 
     Source:
-        Kolmogorov's criterion for a reversible Markov chain: Kelly (1979), section 1.5.
+        Kolmogorov's criterion for a reversible Markov chain: Kelly (1979).
     """
     logs = array_namespace(weights).log(weights)
     turn = logs - logs.mT  # ln α_ij − ln α_ji
@@ -236,7 +236,7 @@ def stationary_distribution(
         ValueError: if it is not square or not symmetric.
 
     Source:
-        Detailed balance: Kelly (1979), section 1.2.
+        Detailed balance: Kelly (1979).
     """
     xp = array_namespace(scores)
     largest = xp.max(scores, axis=(-2, -1), keepdims=True)

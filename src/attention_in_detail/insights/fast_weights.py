@@ -174,8 +174,7 @@ def linear_attention(
         ValueError: if sizes do not fit.
 
     Source:
-        Katharopoulos et al. (2020), section 3; Schlag, Irie and Schmidhuber (2021),
-        section 3.
+        Katharopoulos et al. (2020); Schlag, Irie and Schmidhuber (2021).
     """
     xp = array_namespace(queries)
     products = scores.unchecked(queries, keys, scale=1)  # (T, T)
@@ -214,8 +213,7 @@ def fast_weights(
         ValueError: as :func:`linear_attention`.
 
     Source:
-        Schlag, Irie and Schmidhuber (2021), section 3; normalized: Katharopoulos et al.
-        (2020), section 3.
+        Schlag, Irie and Schmidhuber (2021); normalized: Katharopoulos et al. (2020).
     """
     xp = array_namespace(queries)
     W = write_sum.unchecked(keys[:0, :], values[:0, :])  # nothing yet
@@ -260,7 +258,7 @@ def write_sum(
         ValueError: if sizes do not fit.
 
     Source:
-        Schlag, Irie and Schmidhuber (2021), section 3.
+        Schlag, Irie and Schmidhuber (2021).
     """
     return values.mT @ keys
 
@@ -293,8 +291,7 @@ def write_by_delta(
         ValueError: if sizes do not fit or the rate is out of its range.
 
     Source:
-        Schlag, Irie and Schmidhuber (2021), section 4; the rule is that of Widrow and
-        Hoff (1960).
+        Schlag, Irie and Schmidhuber (2021); the rule is that of Widrow and Hoff (1960).
     """
     W = memory
     if W is None:
@@ -327,7 +324,7 @@ def read(
         ValueError: if widths do not fit.
 
     Source:
-        Schlag, Irie and Schmidhuber (2021), section 3.
+        Schlag, Irie and Schmidhuber (2021).
     """
     return queries @ memory.mT
 
@@ -351,7 +348,7 @@ def elu_plus_one(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         TypeError: if ``x`` is not a floating array.
 
     Source:
-        Katharopoulos et al. (2020), section 3.
+        Katharopoulos et al. (2020).
     """
     xp = array_namespace(x)
     zero = constant(0.0, x)
@@ -379,8 +376,7 @@ def dpfp(
         ValueError: if ``nu`` is out of its range.
 
     Source:
-        Schlag, Irie and Schmidhuber (2021), section 5, "deterministic parameter-free
-        projection".
+        Schlag, Irie and Schmidhuber (2021), "deterministic parameter-free projection".
     """
     xp = array_namespace(x)
     r = relu.unchecked(xp.concat([x, -x], axis=-1))  # (*batch, 2 D_k)

@@ -216,7 +216,7 @@ def split_rows(
         ValueError: if it has not the axes (T, D), or no row.
 
     Source:
-        Dong, Cordonnier and Loukas (2021), section 2 (there in another norm).
+        Dong, Cordonnier and Loukas (2021), in another norm.
     """
     xp = array_namespace(x)
     mean = xp.mean(x, axis=0)
@@ -241,7 +241,7 @@ def relative_residual(x: Float[Array, "T D"]) -> float:
         ValueError: if it has not the axes (T, D), or no row.
 
     Source:
-        Dong, Cordonnier and Loukas (2021), section 2 (there in another norm).
+        Dong, Cordonnier and Loukas (2021), in another norm.
     """
     _, residual = split_rows.unchecked(x)
     (top, part), (scale, whole) = scaled_norm(residual), scaled_norm(x)
@@ -269,7 +269,7 @@ def log_relative_residual(
         ValueError: if sizes do not fit.
 
     Source:
-        Dong, Cordonnier and Loukas (2021), section 2 (there in another norm).
+        Dong, Cordonnier and Loukas (2021), in another norm.
     """
     (top, part), (scale, middle) = scaled_norm(residual), scaled_norm(mean)
     if top == 0:
@@ -344,7 +344,7 @@ def draw_layer(
         ValueError: if one is out of its range, or ``heads`` does not divide D.
 
     Source:
-        Vaswani et al. (2017), section 3.1 (the layer); He et al. (2015), section 2.2.
+        Vaswani et al. (2017), section 3.1 (the layer); He et al. (2015) (the variance).
     """
     drawn = MultiHeadParameters.init(D, heads, bias=False, seed=seed)
     draw = np.random.default_rng([int(seed), 1])
@@ -401,7 +401,7 @@ def layer_with(
         ValueError: if sizes do not fit.
 
     Source:
-        Dong, Cordonnier and Loukas (2021), section 3, takes the same parts away.
+        Dong, Cordonnier and Loukas (2021), abstract, names the same parts.
     """
     p = parameters
     if skip and norm and feed and p.norm_first:
@@ -455,7 +455,7 @@ def residuals(
         ValueError: as :func:`layer_with`, or if there is no layer.
 
     Source:
-        Dong, Cordonnier and Loukas (2021), section 4 (there of trained models).
+        Dong, Cordonnier and Loukas (2021), there of standard Transformers.
     """
     found = [relative_residual.unchecked(x)]
     for layer in layers:
@@ -498,8 +498,7 @@ def split_attention(
         ValueError: if sizes do not fit, or the parameters have a bias.
 
     Source:
-        The decomposition follows Dong, Cordonnier and Loukas (2021), section 2: the
-        softmax does not see what is added to a whole row.
+        Proved in the chapter: the softmax does not see what is added to a whole row.
     """
     xp = array_namespace(residual)
     R = residual
@@ -547,8 +546,8 @@ def spread_bound(parameters: MultiHeadParameters, spread: Real) -> float:
         ValueError: if the spread is negative, or the parameters have a bias.
 
     Source:
-        The same shape as the theorem of Dong, Cordonnier and Loukas (2021), section 2,
-        in another norm; proved in the chapter.
+        Proved in the chapter. The cubic rate is that of Dong, Cordonnier and Loukas
+        (2021), who prove it in another way.
     """
     total = 0.0
     xp = array_namespace(parameters.W_Q)
