@@ -162,26 +162,23 @@ def test_lines_end_at_their_tokens_and_grow_with_their_weights(
 ):
     with two(chromium, live) as (_, view):
         found = view.host.evaluate(
-            """(host) => { const root = host.shadowRoot, svg = root.querySelector("svg").getBoundingClientRect();
+            """(host) => { const root = host.shadowRoot;
             const middles = (side) => [...root.querySelectorAll(`.tokens.${side} button`)].map((button) => {
-              const box = button.getBoundingClientRect(); return box.top + box.height / 2 - svg.top; });
+              const box = button.getBoundingClientRect(); return box.top + box.height / 2; });
+            const end = (path, length) => path.getPointAtLength(length).matrixTransform(path.getScreenCTM()).y;
             return [middles("query"), middles("key"), [...root.querySelectorAll("path")].map((path) =>
-              [path.getAttribute("d"), Number(path.getAttribute("stroke-width")), path.getAttribute("class")])]; }"""
+              [end(path, 0), end(path, path.getTotalLength()),
+              Number(path.getAttribute("stroke-width")), path.getAttribute("class")])]; }"""
         )
-    queries, keys, lines = found
+    queries, keys, lines = (np.array(part, dtype=object) for part in found)
     widths, most = {}, set()
-    for path, width, name in lines:
-        numbers = [
-            float(n)
-            for n in path.replace("M", "").replace("C", " ").split()
-        ]
-        i = int(np.argmin(np.abs(np.array(queries) - numbers[1])))
-        j = int(np.argmin(np.abs(np.array(keys) - numbers[-1])))
-        assert abs(queries[i] - numbers[1]) < 1
-        assert abs(keys[j] - numbers[-1]) < 1
-        widths[i, j] = width
+    for start, end, width, name in lines:
+        off = np.abs(queries - start), np.abs(keys - end)
+        place = tuple(int(distance.argmin()) for distance in off)
+        assert max(distance.min() for distance in off) < 1
+        widths[place] = width
         if name == "most":
-            most.add((i, j))
+            most.add(place)
     places = [
         (i, j)
         for i, j in np.ndindex(4, 5)
