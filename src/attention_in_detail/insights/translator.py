@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 NUMBERS = 10_000
-"""The translator knows the numbers below it: from English words to German ones."""
+"""The translator knows the numbers below it, from English words to German ones."""
 HELD_OUT = 500
 STEPS = 240
 

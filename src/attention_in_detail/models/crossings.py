@@ -54,7 +54,7 @@ class Crossing(Translation):
 
     @property
     def pairs_before(self) -> Bool[Array, "T S"]:
-        """The pair of the piece before: row t is row t − 1 of ``pairs``, and the first is empty."""
+        """The pair of the piece before. Row t is row t − 1 of ``pairs``, and the first is empty."""
         return np.concat([np.zeros_like(self.pairs[:1]), self.pairs[:-1]])
 
 

@@ -60,7 +60,7 @@ _ZEHNER = _listed(
 _SHORTENED = {6: "sech", 7: "sieb"}  # before "zehn"
 
 PAD, START, END = 0, 0, 1
-"""Tokens 0 and 1: padding and end of the source, start and end of the target."""
+"""Tokens 0 and 1, padding and end of the source, start and end of the target."""
 ENGLISH = ("<pad>", "<end>", *_SMALL, *_TENS, "hundred", "thousand")
 """The vocabulary of the source, 32 tokens."""
 GERMAN = (
