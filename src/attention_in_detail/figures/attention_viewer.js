@@ -31,7 +31,7 @@
     .parts > * { min-width: 0; }
     .choose { grid-area: choose; } .lines { grid-area: lines; } .told { grid-area: told; }
     @container (min-width: 660px) {
-      .many { grid-template: "choose lines" auto "told lines" 1fr / clamp(240px, 20px + var(--heads) * 33px, 345px) minmax(0, 1fr); }
+      .many { grid-template: "choose lines" auto "told lines" 1fr / clamp(240px, 20px + var(--heads) * 30px, 345px) minmax(0, 1fr); }
     }
     .heading { margin: 0 0 10px; font-weight: 650; }
     .hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
