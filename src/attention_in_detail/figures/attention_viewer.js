@@ -31,7 +31,7 @@
     .parts > * { min-width: 0; }
     .choose { grid-area: choose; } .lines { grid-area: lines; } .told { grid-area: told; }
     @container (min-width: 660px) {
-      .many { grid-template: "choose lines" auto "told lines" 1fr / minmax(0, 345px) minmax(0, 1fr); }
+      .many { grid-template: "choose lines" auto "told lines" 1fr / clamp(240px, 20px + var(--heads) * 30px, 345px) minmax(0, 1fr); }
     }
     .heading { margin: 0 0 10px; font-weight: 650; }
     .hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
@@ -220,6 +220,7 @@
       this.table = make("table");
       const words = make("details", {}, make("summary", {}, "Strongest weights as a table"), this.table);
       const parts = make("div", { class: many ? "parts many" : "parts" });
+      parts.style.setProperty("--heads", heads);
       if (many) parts.append(make("div", { class: "choose" }, this.buildSelects(), this.buildOverview()));
       parts.append(this.buildLines(), make("div", { class: "told" }, this.readout, words, this.status));
       const heading = this.getAttribute("heading");
@@ -257,7 +258,6 @@
       const { layers, heads } = this.weights;
       const label = "Maps of all heads; arrow keys choose";
       const grid = make("div", { class: layers > 1 ? "overview" : "overview flat", role: "grid", "aria-label": label });
-      grid.style.setProperty("--heads", heads);
       const top = make("div", { class: "row", role: "row" });
       if (layers > 1) top.append(make("span", { role: "columnheader" }, make("span", { class: "hidden" }, "layer")));
       for (let head = 0; head < heads; head++)
