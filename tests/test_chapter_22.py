@@ -14,6 +14,7 @@ import torch
 
 from attention_in_detail import (
     MultiHeadParameters,
+    attention_weights,
     causal_mask,
     scores,
     self_attention,
@@ -131,6 +132,22 @@ def test_exercise_virtual_head():
     assert_near((A2 @ A1).sum(-1), 1)
 
 
+def test_a_virtual_head_is_no_softmax_of_pairs():
+    """In a softmax of scores of pairs, the ratio of two weights knows their three rows alone."""
+    rng = np.random.default_rng(4)
+    X, M1, M2 = (rng.standard_normal((5, 5)) for _ in range(3))
+    other = X.copy()
+    other[3] = rng.standard_normal(5)  # neither query 0 nor keys 1, 2
+
+    def ratios(x):
+        A1, A2 = (attention_weights(x @ M, x) for M in (M1, M2))
+        return [A[0, 1] / A[0, 2] for A in (A1, A2 @ A1)]
+
+    (one, virtual), (one_then, virtual_then) = ratios(X), ratios(other)
+    assert one == pytest.approx(one_then)
+    assert virtual != pytest.approx(virtual_then, rel=0.01)
+
+
 # ---- one head cannot ----
 
 
@@ -190,6 +207,18 @@ def test_control_one_layer_whose_keys_know_the_token_before():
     )
     assert accuracy > 0.95
     assert np.mean(induction[0]) > 0.5
+
+
+def test_one_head_silenced_is_hardly_missed():
+    network, _ = trained("two layers")
+    for n, layer in enumerate(network.layers):
+        for head in range(2):
+            W_O = layer.W_O.detach().clone()
+            W_O[32 * head : 32 * (head + 1)] = 0
+            layers = list(network.layers)
+            layers[n] = replace(layer, W_O=W_O)
+            silent = replace(network, layers=tuple(layers))
+            assert measure_network(silent, seed=6)[0] > 0.75
 
 
 def test_first_layer_silenced_is_keys_cut_off():

@@ -165,6 +165,15 @@ def test_real_heads_are_near_thin_and_their_shuffled_rows_are_not():
     assert (values("real_rank_most") > 100).all()
 
 
+def test_figure_of_the_energy():
+    energy, at = STORED.more["energy"], STORED.more["ranks"].index(32)
+    assert energy["layer 5"][at] > 0.99
+    assert energy["layer 1"][at] <= energy["random head"][at]
+    for name in ("layer 5", "layer 3", "layer 1", "random head"):
+        for n in range(at + 1):
+            assert energy[name][n] > energy["rows shuffled"][n] + 0.2
+
+
 def test_thin_factors_exist_and_blind_projections_do_not_find_them():
     assert (values("error_svd") < 0.15).all()
     assert (values("error_pool") > 4 * values("error_svd")).all()
@@ -179,6 +188,17 @@ def test_the_error_of_a_random_projection_is_as_predicted():
     assert ((ratio > 0.7) & (ratio < 1.4)).all()
     # n = 256, epsilon = 1/2: 5 ln n / (1/4 - 1/8)
     assert np.ceil(5 * np.log(256) / (1 / 4 - 1 / 8)) == 222
+
+
+@pytest.mark.parametrize("k", [1, 8, 222, 4000])
+def test_no_number_of_rows_is_enough_where_values_cancel(k):
+    a, w = np.array([[1 / 2, 1 / 2]]), np.array([[1.0], [-1.0]])
+    assert a @ w == 0
+    for seed in range(20):
+        R = random_projection(k, 2, seed=seed)
+        wrong = (a @ R.T @ (R @ w)).item()
+        assert wrong == pytest.approx(-np.diff((R**2).sum(axis=0))[0] / 2)
+        assert abs(wrong) > 1e-6
 
 
 def test_stored_readers():

@@ -81,6 +81,14 @@ def test_where_the_counts_cross():
     assert linformer_cost(1, 1, 128, 128, 256).multiply_adds == 131_072
 
 
+def test_at_256_tokens_blocks_of_64_leave_no_pair_out():
+    known = union_of_masks(
+        window_mask(4, before=1, after=1), global_mask(4, 1)
+    )
+    drawn = random_mask(4, 2, seed=0, besides=known)
+    assert union_of_masks(known, drawn).all()
+
+
 def test_twice_the_length_is_four_times_the_pairs():
     assert full(512) == 4 * full(256)
 
@@ -206,6 +214,12 @@ def test_what_trained_readers_lose():
         assert (values(f"frequent_{name}") > 0.9).all()
     for name in ("big_bird", "window", "random"):
         assert (values(f"frequent_{name}") < 0.85).all()
+        assert (values(f"frequent_{name}") > 0.5).all()
+    # What lies on 12 open pairs of 32 is found, the rest guessed.
+    assert 12 / 32 + 20 / 32 / 8 == 29 / 64
+    assert STORED["look_up_random"].mean == pytest.approx(29 / 64, abs=0.02)
+    assert STORED["look_up_window"].mean < 29 / 64
+    assert STORED["look_up_big_bird"].mean > 29 / 64
 
 
 def test_ratios_of_time_at_4096():

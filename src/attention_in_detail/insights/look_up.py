@@ -183,7 +183,7 @@ def train_reader(
         S: the number of items in a list.
         D: the width.
         seed: one result a seed.
-        steps: how many lists of 16 are seen.
+        steps: how many; each sees 16 lists.
         report: as in :func:`attention_in_detail.insights.fitting.fit`.
 
     Returns:

@@ -167,7 +167,7 @@ def spectrum_share(
 
     Args:
         matrix: shape (\*batch, T, S), not all zero.
-        power: p. 1 gives the quantity of figure 1 of Wang et al. (2020).
+        power: p. 1 gives the quantity that Wang et al. (2020) plot.
 
     Returns:
         e_1, e_2, …, shape (\*batch, min(T, S)); the last is 1.
@@ -177,7 +177,7 @@ def spectrum_share(
         ValueError: if ``matrix`` has fewer than two axes, or ``power`` is below 1.
 
     Source:
-        Wang et al. (2020), section 3; Eckart and Young (1936) for p = 2.
+        Wang et al. (2020) for p = 1; Eckart and Young (1936) for p = 2.
     """
     sigma = np.linalg.svdvals(matrix) ** int(power)
     return np.cumsum(sigma, axis=-1) / np.sum(sigma, axis=-1, keepdims=True)
@@ -267,7 +267,7 @@ def linformer_attention(
             number of rows; else as :func:`attention_in_detail.attention`.
 
     Source:
-        Wang et al. (2020), section 4, equation 7.
+        Wang et al. (2020).
     """
     return attention(
         queries, key_projection @ keys, value_projection @ values
@@ -292,7 +292,7 @@ def mean_pooling(k: Size, S: Size) -> Float[np.ndarray, "k S"]:
         ValueError: if k does not divide S.
 
     Source:
-        Wang et al. (2020), section 4, names pooling as a choice.
+        Wang et al. (2020) name pooling as a choice.
     """
     length = int(S) // int(k)
     return np.repeat(np.eye(int(k)), length, axis=1) / length
@@ -319,7 +319,7 @@ def random_projection(
         ValueError: if it is below 1, or the seed below 0.
 
     Source:
-        Wang et al. (2020), section 3, proof of theorem 1.
+        Wang et al. (2020), proof of theorem 1.
     """
     rng = np.random.default_rng(int(seed))
     return rng.standard_normal((int(k), int(S))) / math.sqrt(k)
@@ -380,7 +380,7 @@ def relative_projection_error(
         ValueError: if the lengths do not fit, or ``k`` is below 1.
 
     Source:
-        Ours; the projection is that of Wang et al. (2020), section 3, theorem 1.
+        Ours; the projection is that of Wang et al. (2020), theorem 1.
     """
     xp = array_namespace(weights)
     A, V, Y = (

@@ -98,7 +98,7 @@ def fit_heads(
         ValueError: if ``width`` is below 1.
 
     Source:
-        Bhojanapalli et al. (2020), section 3, asks which weights a head can have.
+        Bhojanapalli et al. (2020) ask which weights a head can have.
     """
     g = torch.Generator().manual_seed(int(seed))
     T, S = target.shape
@@ -150,7 +150,7 @@ def fit_projections(
         ValueError: if an axis is missing, or k does not divide S.
 
     Source:
-        Wang et al. (2020), section 4: E and F are learned there with the whole model.
+        Wang et al. (2020): E and F are learned there with the whole model.
     """
     g = torch.Generator().manual_seed(int(seed))
     heads, S = keys.shape[1], keys.shape[2]

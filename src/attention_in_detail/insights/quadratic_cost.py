@@ -171,7 +171,7 @@ def global_mask(T: Size, count: Size) -> Bool[np.ndarray, "T T"]:
         ValueError: if T is below 1 or ``count`` negative.
 
     Source:
-        Zaheer et al. (2020), section 2, global tokens.
+        Zaheer et al. (2020), global tokens.
     """
     first = np.arange(int(T)) < count
     return first[:, None] | first[None, :]
@@ -201,7 +201,7 @@ def random_mask(
         ValueError: if T is below 1, ``count`` negative, or ``besides`` not (T, T).
 
     Source:
-        Zaheer et al. (2020), section 2, random attention.
+        Zaheer et al. (2020), random attention.
     """
     T = int(T)
     rng = np.random.default_rng(int(seed))
@@ -231,7 +231,7 @@ def in_blocks(
         ValueError: if ``size`` is below 1.
 
     Source:
-        Zaheer et al. (2020), appendix D, blockify the pattern.
+        Zaheer et al. (2020) make blocks of the pattern in this way.
     """
     return pattern.repeat(int(size), axis=0).repeat(int(size), axis=1)
 
@@ -299,7 +299,7 @@ def block_attention(
             key; else as :func:`attention_in_detail.attention`.
 
     Source:
-        Zaheer et al. (2020), appendix D.
+        In the spirit of Zaheer et al. (2020).
     """
     xp = array_namespace(queries)
     n, m = pattern.shape
@@ -390,7 +390,7 @@ def linear_attention_to_all(
         ValueError: as :func:`attention_in_detail.attention`.
 
     Source:
-        Katharopoulos et al. (2020), section 3.2, equations 5 to 7.
+        Katharopoulos et al. (2020).
     """
     xp = array_namespace(queries)
     q, k = (
@@ -435,7 +435,7 @@ def sparse_cost(
         ValueError: if a size is below 1.
 
     Source:
-        Zaheer et al. (2020), section 2.
+        Elementary; the patterns are those of Zaheer et al. (2020).
     """
     pairs, T, S, D_k, D_v, itemsize = map(
         int, (pairs, T, S, D_k, D_v, itemsize)
@@ -472,7 +472,7 @@ def linformer_cost(
         ValueError: if a size is below 1.
 
     Source:
-        Wang et al. (2020), section 4.
+        Elementary, for the form of Wang et al. (2020).
     """
     T, S, D_k, D_v, k, itemsize = map(int, (T, S, D_k, D_v, k, itemsize))
     return Cost(
@@ -506,7 +506,7 @@ def linear_cost(
         ValueError: if a size is below 1.
 
     Source:
-        Katharopoulos et al. (2020), section 3.2.
+        Elementary, for the form of Katharopoulos et al. (2020).
     """
     T, S, D_k, D_v, itemsize = map(int, (T, S, D_k, D_v, itemsize))
     return Cost(

@@ -1,4 +1,4 @@
-"""Routing: what a head reads and where it writes it, and why two heads in a row can do what no head can alone."""
+"""Routing: what a head reads and where it writes it, and why two heads in a row can do what one head alone cannot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -250,7 +250,7 @@ def change_gauge(
         ValueError: if shapes do not fit, or there is a bias or no W_O.
 
     Source:
-        Elhage et al. (2021), "Observations about Attention Heads".
+        Elementary. Elhage et al. (2021) call queries, keys and values steps on the way.
     """
     xp = array_namespace(parameters.W_Q)
     turned = []
@@ -537,7 +537,7 @@ def measure_network(
         ValueError: if ``seed`` is negative.
 
     Source:
-        The prefix-matching score of Olsson et al. (2022), section "Argument 1".
+        In the spirit of the prefix-matching score of Olsson et al. (2022).
     """
     tokens, period = drawn_sequences.unchecked(
         500, torch.Generator().manual_seed(int(seed))
@@ -590,8 +590,7 @@ def without_composition(
         ValueError: if ``seed`` is negative.
 
     Source:
-        The three kinds of composition of Elhage et al. (2021), section "Two-Layer
-        Attention-Only Transformers".
+        The three kinds of composition of Elhage et al. (2021).
     """
     tokens, period = drawn_sequences.unchecked(
         500, torch.Generator().manual_seed(int(seed))
