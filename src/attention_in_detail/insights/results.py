@@ -99,6 +99,12 @@ class Measured:
             )
         if self.form.endswith("e"):
             return f"{self.text('median')} ({least} to {most})"
+        return self.middle()
+
+    def middle(self) -> str:
+        """Return mean ± spread, or the median where the quantity spans powers of ten."""
+        if self.form.endswith("e"):
+            return f"median {self.text('median')}"
         return f"{self.text('mean')} ± {self.text('spread')}"
 
 
@@ -115,19 +121,16 @@ class Table:
         return "\n".join([*lines, self.note])
 
     def _repr_markdown_(self) -> str:
-        lines = [
-            "| Measured | Over the seeds | Least | Most |",
-            "|:--|:--|:--|:--|",
-        ]
+        lines = ["| Measured | Over the seeds | Range |", "|:--|:--|:--|"]
         lines += [
-            f"| {row.label} | {row.text()} | {row.text('least')} | {row.text('most')} |"
+            f"| {row.label} | {row.middle()} | {row.text('range')} |"
             for row in self.rows
         ]
         # A number stays on one line, however narrow the column.
-        whole = "\n".join(lines).replace(" ± ", f"{FIXED}±{FIXED}")
-        return "\n".join(
-            [whole.replace(" × ", f"{FIXED}×{FIXED}"), "", self.note]
-        )
+        whole = "\n".join(lines)
+        for sign in "±×":
+            whole = whole.replace(f" {sign} ", f"{FIXED}{sign}{FIXED}")
+        return "\n".join([whole, "", self.note])
 
 
 def check_row(experiment: Any, key: Any) -> None:
