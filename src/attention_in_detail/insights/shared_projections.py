@@ -260,7 +260,7 @@ def fit_shared(
     """
     A, B, m = start.A, start.B, start.mixing
     for _ in range(int(rounds)):
-        # each is a sum of M over two of its axes, against two of the factors
+        # on the right: M, summed against the two factors that are fixed
         m = _solved(A, B, np.sum((products @ B) * A, axis=1))
         A = _solved(m, B, np.sum((products @ B) * m[:, None, :], axis=0))
         turned = products.transpose(0, 2, 1)
