@@ -219,7 +219,7 @@ def test_the_slope_is_the_product_of_output_and_gradient():
     assert torch.allclose(gates.grad, wanted, rtol=0, atol=1e-12)
 
 
-def test_the_first_cross_attention_misses_its_heads_most():
+def test_two_attentions_miss_their_heads_most():
     """The exercise: the best single head of each attention."""
     best = []
     for n in range(len(attentions(MODEL))):
@@ -228,4 +228,6 @@ def test_the_first_cross_attention_misses_its_heads_most():
             gone = [8 * n + j for j in range(8) if j != i]
             found.append(kept(gone))
         best.append(max(found))
-    assert int(np.argmin(best)) == 4  # the first cross-attention
+    # the first self-attention of the decoder and the first cross-attention
+    assert all(0.5 < best[n] < 0.7 for n in (2, 4))
+    assert all(best[n] > 0.9 for n in (0, 1, 3, 5))

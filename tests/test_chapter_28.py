@@ -76,6 +76,15 @@ def test_ex_transfer_scale():
         far[name] = moved(model, images)
         tune(model, TUNED, seed=0, learning_rate=1e-2)
         right[name] = accuracy(model)
+        if name == "narrow":
+            # Gains move by less than one: they cannot give back the size.
+            gains = [m.weight for m in model.modules() if hasattr(m, "eps")]
+            assert max(float((g - 1).abs().max()) for g in gains) < 1
+    # Without any layers it is as good as the narrow start.
+    bare = RowReader(restart(layers, "narrow", seed=0), seed=0)
+    bare.layers = torch.nn.ModuleList()
+    tune(bare, TUNED, seed=0, learning_rate=1e-2)
+    assert abs(accuracy(bare) - right["narrow"]) < 0.05
     assert far["narrow"] < 0.1 < 0.6 < far["wider"] / far["glorot"] < 1.5
     assert right["wider"] > right["narrow"] + 0.25
     assert abs(right["wider"] - right["glorot"]) < 0.12
@@ -100,6 +109,24 @@ def test_ex_transfer_gain():
             layer.attention.as_parameters(), u, u, u
         )
     torch.testing.assert_close(by_gain, by_matrices, rtol=0, atol=1e-12)
+
+
+def test_with_a_norm_and_no_layers_the_logits_are_a_sum_over_rows():
+    """What one row adds does not depend on the others."""
+    model = RowReader([EncoderLayer(16, 4).double()], seed=0)
+    model.layers = torch.nn.ModuleList()
+    images, _ = glyph_images(np.random.default_rng(0), 2)
+    mixed = images.clone()
+    mixed[:, 3] = images.flip(0)[:, 3]  # row 3 of one in the other
+    both = images.flip(0).clone()
+    both[:, 3] = images[:, 3]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(mixed) + model(both),
+            model(images) + model(images.flip(0)),
+            rtol=0,
+            atol=1e-12,
+        )
 
 
 # ---- the stored experiment ----

@@ -69,7 +69,7 @@ def glyph_images(
         count: how many images.
 
     Returns:
-        Images, shape (count, 10, 10), float64, and their digits, shape (count,).
+        Images, shape (count, 8, 8), float64, and their digits, shape (count,).
 
     Raises:
         TypeError: if ``count`` is not an integer.
@@ -232,7 +232,7 @@ def restart(
         ValueError: if ``how`` is another.
 
     Source:
-        The scale 0.02: Devlin et al.'s code; Glorot and Bengio (2010), section 4.2.1, for the last.
+        The scale 0.02: Devlin et al.'s code; Glorot and Bengio (2010), for the last.
     """
     from copy import deepcopy
 
@@ -310,7 +310,7 @@ def tune(
         ValueError: if ``parts`` is empty or names no part.
 
     Source:
-        Lu, Grover, Abbeel and Mordatch (2021), section 2.2.
+        Lu, Grover, Abbeel and Mordatch (2021).
     """
     trained = [x for part in parts for x in model.part(part)]
     for parameter in model.parameters():

@@ -217,7 +217,7 @@ def gated(
         ValueError: if the shape of ``gates`` does not fit.
 
     Source:
-        Michel, Levy and Neubig (2019), section 2.3.
+        Michel, Levy and Neubig (2019).
     """
     parts = [
         with_gates(part, row)
@@ -313,7 +313,7 @@ def head_importance(
         ValueError: if the shape of ``gates`` does not fit.
 
     Source:
-        Michel, Levy and Neubig (2019), section 4.1.
+        Michel, Levy and Neubig (2019).
     """
     if gates is None:
         gates = gates_without.unchecked(parameters, ())
@@ -360,7 +360,7 @@ def pruning_order(
         ValueError: if ``kinds`` names another kind, or ``every`` is below 1.
 
     Source:
-        Michel, Levy and Neubig (2019), section 4.1.
+        Michel, Levy and Neubig (2019).
     """
     h = gates_shape(parameters)[1]
     left = [
@@ -407,7 +407,7 @@ def hard_concrete(
         ValueError: if the noise is not between 0 and 1.
 
     Source:
-        Louizos, Welling and Kingma (2018), section 2.
+        Louizos, Welling and Kingma (2018).
     """
     s = torch.sigmoid((torch.logit(noise) + log_alpha) / TEMPERATURE)
     return (s * (MOST - LEAST) + LEAST).clamp(0, 1)
@@ -434,7 +434,7 @@ def open_probability(
         TypeError: if ``log_alpha`` is not floating.
 
     Source:
-        Louizos, Welling and Kingma (2018), section 2.
+        Louizos, Welling and Kingma (2018).
     """
     return torch.sigmoid(log_alpha - TEMPERATURE * math.log(-LEAST / MOST))
 
@@ -457,7 +457,7 @@ def settled_gates(
         TypeError: if ``log_alpha`` is not floating.
 
     Source:
-        Louizos, Welling and Kingma (2018), section 2.
+        Louizos, Welling and Kingma (2018).
     """
     s = torch.sigmoid(log_alpha)
     return (s * (MOST - LEAST) + LEAST).clamp(0, 1)
@@ -495,7 +495,7 @@ def learn_gates(
         ValueError: if a number is out of its range.
 
     Source:
-        Voita et al. (2019), section 6.1.
+        Voita et al. (2019).
     """
     shape, dtype = gates_shape(parameters), parameters.W_output.dtype
     # Gates begin open: σ(2) is .88.

@@ -256,7 +256,7 @@ def fit_shared(
         ValueError: if the sizes do not fit.
 
     Source:
-        Kolda and Bader (2009), section 3.4: the CP decomposition of a tensor.
+        Kolda and Bader (2009): the CP decomposition of a tensor.
     """
     A, B, m = start.A, start.B, start.mixing
     for _ in range(int(rounds)):
