@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -171,6 +172,12 @@ def main() -> int:
         action="store_true",
         help="compare two runs, store nothing",
     )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=int(os.environ.get("WORKERS") or 1),
+        help="how many run at the same time (default: WORKERS, or 1)",
+    )
     options = parser.parse_args()
     for name in (
         "OMP_NUM_THREADS",
@@ -189,19 +196,28 @@ def main() -> int:
         f"{f'[{options.step}] ' if options.step else ''}notebooks: {len(paths)} to run",
         flush=True,
     )
-    failed = []
-    for path in paths:
+
+    def run(path: Path) -> bool:
         start = time.monotonic()
         try:
             said = handle(path, options.twice)
         except NotebookFailed as error:
-            failed.append(path.name)
             print(f"  {path.name}: FAILED in {error}", flush=True)
-        else:
-            print(
-                f"  {path.name}: {said} ({time.monotonic() - start:.0f} s)",
-                flush=True,
-            )
+            return False
+        print(
+            f"  {path.name}: {said} ({time.monotonic() - start:.0f} s)",
+            flush=True,
+        )
+        return True
+
+    # Each notebook has a kernel of its own, a process; here is only waiting.
+    with ThreadPoolExecutor(max(1, options.workers)) as pool:
+        passed = list(pool.map(run, paths))
+    failed = [
+        path.name
+        for path, good in zip(paths, passed, strict=True)
+        if not good
+    ]
     if failed:
         print(
             f"failed, files left as they were: {', '.join(failed)}",

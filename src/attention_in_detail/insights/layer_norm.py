@@ -413,6 +413,9 @@ def pretrain_on_copying(
         EncoderLayer(D, heads, norm_first=True).double()
         for _ in range(depth)
     ]
+    for layer in layers:
+        # Again, in float64: draws in float32 are rounded in another way on another CPU.
+        layer.reset_parameters()
     chance = torch.Generator().manual_seed(seed)
     table = torch.nn.Parameter(
         torch.randn(SYMBOLS, D, generator=chance, dtype=torch.float64)
