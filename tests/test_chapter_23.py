@@ -62,35 +62,35 @@ def test_at_least_five_models_that_know_the_task():
     assert stored("accuracy").min() >= 0.98
 
 
-def test_cross_attention_is_the_most_sensitive_in_every_model():
-    for percent in (50, 75):
-        cross = stored(f"cross_{percent}")
-        assert (cross < stored(f"encoder_{percent}")).all()
-        assert (cross < stored(f"decoder_{percent}")).all()
+def test_cross_attention_is_worse_than_the_encoder_and_in_part_than_the_decoder():
+    for percent, worse_than_decoder in ((50, 4), (75, 2)):
+        cross, encoder, decoder = (
+            stored(f"{kind}_{percent}")
+            for kind in ("cross", "encoder", "decoder")
+        )
+        assert (cross < encoder).all()
+        assert int((cross < decoder).sum()) == worse_than_decoder
     assert stored("cross_50").mean() < stored("encoder_50").mean() - 0.1
 
 
-def test_a_quarter_of_self_attention_can_go():
+def test_a_quarter_of_any_kind_can_go():
     assert stored("encoder_25").min() > 0.95
     assert stored("decoder_25").mean() > 0.95
+    assert stored("cross_25").mean() > 0.95
 
 
 def test_most_heads_can_go_alone():
     assert stored("single_share").min() > 0.7
 
 
-def test_importance_beats_chance():
+def test_importance_measured_once_beats_chance_in_every_model():
     for percent in (25, 33):
-        once, anew, chance = (
-            stored(f"{order}_{percent}")
-            for order in ("once", "anew", "random")
-        )
-        assert once.mean() > chance.mean() + 0.05
-        assert anew.mean() > chance.mean() + 0.03
-        assert once.mean() > anew.mean()
-    chance = stored("random_25")
-    assert int((stored("once_25") > chance).sum()) == 4
-    assert int((stored("anew_25") > chance).sum()) == 3
+        assert (
+            stored(f"once_{percent}") > stored(f"random_{percent}")
+        ).all()
+    anew, chance = stored("anew_25"), stored("random_25")
+    assert int((anew > chance).sum()) == 3
+    assert stored("anew_33").mean() < stored("random_33").mean() + 0.02
 
 
 def test_importance_goes_with_the_loss_without_the_head():
@@ -103,15 +103,18 @@ def test_gates_keep_the_heads_that_look_at_the_right_word():
 
 def test_gates_leave_few_heads_and_the_task():
     assert stored("left").max() <= 16
-    assert stored("gates_accuracy").min() > 0.9
-    assert stored("left_encoder").max() == 0
+    assert stored("gates_accuracy").min() > 0.85
+    assert stored("left_encoder").max() <= 1
 
 
 def test_the_control_does_as_well_as_the_gates():
     """Heads chosen by chance, trained as long: what the page says that gates do not show."""
-    for key in ("random_tuned", "anywhere_tuned"):
-        assert (stored(key) >= stored("gates_accuracy")).all()
-    assert stored("untuned").max() < 0.25
+    gates = stored("gates_accuracy")
+    assert (stored("random_tuned") >= gates).all()
+    anywhere = stored("anywhere_tuned")
+    assert int((anywhere >= gates).sum()) == 4
+    assert (anywhere > gates - 0.015).all()
+    assert stored("untuned").max() < 0.5
 
 
 def test_the_curves_of_the_figure_are_those_of_the_table():
