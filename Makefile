@@ -49,6 +49,9 @@ bench: ## measure again what the chapters show as stored measurements (some minu
 	done
 
 experiments: ## run all experiments of Part III again on all seeds, an hour or more (one: NAME=direction)
+	@[ -z '$(NAME)' ] || [ -f 'experiments/$(NAME).py' ] || { \
+	    echo 'make: there is no experiment $(NAME); there are:' \
+	        $(notdir $(basename $(shell grep -l __main__ experiments/*.py))) >&2; exit 1; }
 	@sh tools/setup_env.sh test 4
 	@for script in $$(grep -l __main__ experiments/$(or $(NAME),*).py); do \
 	    echo "[3/4] experiments: $$script"; \

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -87,3 +88,17 @@ def test_every_experiment_is_stored_over_five_seeds(script):
         assert len(row.values) == len(found.seeds), key
         assert np.all(np.isfinite(row.values)), key
         assert row.label.strip(), key
+
+
+def test_an_experiment_that_does_not_exist_is_named_and_nothing_runs():
+    told = subprocess.run(
+        ["make", "experiments", "NAME=directoin"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 2
+    assert "there is no experiment directoin; there are: " in told.stderr
+    for script in SCRIPTS:
+        assert script.stem in told.stderr
+    assert "environment" not in told.stdout
