@@ -92,13 +92,13 @@ def test_every_experiment_is_stored_over_five_seeds(script):
 
 def test_an_experiment_that_does_not_exist_is_named_and_nothing_runs():
     told = subprocess.run(
-        ["make", "experiments", "NAME=directoin"],
+        ["make", "experiments", "NAME=nowhere"],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
     assert told.returncode == 2
-    assert "there is no experiment directoin; there are: " in told.stderr
+    assert "there is no experiment nowhere; there are: " in told.stderr
     for script in SCRIPTS:
         assert script.stem in told.stderr
     assert "environment" not in told.stdout
