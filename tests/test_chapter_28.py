@@ -53,6 +53,7 @@ def test_ex_transfer_hand():
     np.testing.assert_allclose(means, 0, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_ex_transfer_scale():
     """Five times wider matrices bring the narrow start near Glorot's, with nothing learned."""
     torch.manual_seed(0)
