@@ -5,7 +5,7 @@
   const NAME = "Formula, scrolls sideways";
 
   const update = (box) => {
-    if (box.scrollWidth > box.clientWidth + 1) {
+    if (box.scrollWidth > box.clientWidth) {
       box.tabIndex = 0;
       box.setAttribute("role", "group");
       box.setAttribute("aria-label", NAME);

@@ -55,7 +55,7 @@ def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
             page.wait_for_timeout(100)
             boxes = page.evaluate(
                 """() => [...document.querySelectorAll("mjx-container[display='true']")].map((box) =>
-                [box.scrollWidth > box.clientWidth + 1, box.tabIndex, box.getAttribute("aria-label") ?? ""])"""
+                [box.scrollWidth > box.clientWidth, box.tabIndex, box.getAttribute("aria-label") ?? ""])"""
             )
         for hides, stop, label in boxes:
             hidden += hides
