@@ -19,7 +19,7 @@ from attention_in_detail._checks import (
     need_same,
 )
 from attention_in_detail.head_scores import pattern_mass
-from attention_in_detail.insights.fitting import fit
+from attention_in_detail.insights.fitting import fit, need_training
 from attention_in_detail.masks import causal_mask
 from attention_in_detail.multi_head import self_attention
 from attention_in_detail.notation import (
@@ -348,16 +348,7 @@ def drawn_batch(
 def check_train_head(
     name: Any, *, seed: Any, steps: Any = 400, report: Any = None
 ) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a text, not {kind(name)}")
-    if name not in HEADS:
-        raise ValueError(
-            f"name is {name!r}, but can be: {'; '.join(HEADS)}"
-        )
-    need_integer("seed", seed, least=0)
-    need_integer("steps", steps, least=1)
-    if report is not None:
-        need_integer("report", report, least=1)
+    need_training(name, HEADS, seed, steps, report)
 
 
 @checked(check_train_head)

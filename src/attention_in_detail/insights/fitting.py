@@ -7,9 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention_in_detail._checks import checked, need_integer
+from attention_in_detail._checks import checked, kind, need_integer
 
 __all__ = ["fit"]
+
+
+def need_training(
+    name: Any, known: Iterable[str], seed: Any, steps: Any, report: Any
+) -> None:
+    """Refuse what no training of a named model can run with."""
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a text, not {kind(name)}")
+    if name not in known:
+        raise ValueError(
+            f"name is {name!r}, but can be: {'; '.join(known)}"
+        )
+    need_integer("seed", seed, least=0)
+    need_integer("steps", steps, least=1)
+    if report is not None:
+        need_integer("report", report, least=1)
 
 
 def check_fit(

@@ -20,7 +20,7 @@ from attention_in_detail._checks import (
 )
 from attention_in_detail.head_scores import pattern_mass
 from attention_in_detail.insights.direction import score_form
-from attention_in_detail.insights.fitting import fit
+from attention_in_detail.insights.fitting import fit, need_training
 from attention_in_detail.masks import causal_mask
 from attention_in_detail.multi_head import (
     multi_head_attention,
@@ -439,16 +439,7 @@ def after_the_earlier(
 def check_train_network(
     name: Any, *, seed: Any, steps: Any = 200, report: Any = None
 ) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a text, not {kind(name)}")
-    if name not in NETWORKS:
-        raise ValueError(
-            f"name is {name!r}, but can be: {'; '.join(NETWORKS)}"
-        )
-    need_integer("seed", seed, least=0)
-    need_integer("steps", steps, least=1)
-    if report is not None:
-        need_integer("report", report, least=1)
+    need_training(name, NETWORKS, seed, steps, report)
 
 
 @checked(check_train_network)
