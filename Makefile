@@ -20,9 +20,9 @@ help: ## list what can be made
 	@echo 'Attention in Detail'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-book: ## build the pages into _build/html
+book: ## build the pages into _build/html (for publishing: make test, then make book STRICT=1)
 	@sh tools/setup_env.sh book 3
-	@$(VENV_PYTHON) tools/build_book.py --step 3/3
+	@$(VENV_PYTHON) tools/build_book.py --step 3/3 $(if $(STRICT),--strict)
 
 serve: ## build the pages and show them at http://localhost:8000 (or the next free port)
 	@sh tools/setup_env.sh book 4

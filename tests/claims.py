@@ -8,14 +8,16 @@ A run of some tests alone would erase the evidence of the others, so nothing is 
 from __future__ import annotations
 
 import json
-import os
 import platform
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from tools.fingerprint import of_claims
+
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ["numpy", "torch", "array-api-compat", "matplotlib"]
 STARTED, SEEN = pytest.StashKey(), pytest.StashKey()
 # The worst of several cases or stages is what a test is said to have done.
@@ -31,16 +33,14 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.stash[STARTED] = datetime.now(timezone.utc)
+    config.stash[STARTED] = datetime.now(UTC)
     config.stash[SEEN] = {}
     config.pluginmanager.register(Recorder(config.stash[SEEN]))
 
 
 def labels(item):
     return [
-        label
-        for mark in item.iter_markers("claim")
-        for label in mark.args
+        label for mark in item.iter_markers("claim") for label in mark.args
     ]
 
 
@@ -93,7 +93,7 @@ def pytest_sessionfinish(session):
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {
         "when": f"{session.config.stash[STARTED]:%Y-%m-%d %H:%M} UTC",
-        "code": os.environ.get("EVIDENCE_CODE", ""),
+        "code": of_claims(ROOT),
         "versions": versions(),
         "tests": dict(sorted(session.config.stash[SEEN].items())),
     }

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import subprocess
 import sys
 import textwrap
 import types
-from pathlib import Path
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parents[1]
-EXTENSIONS = ROOT / "book" / "_ext"
+from tests.extension_support import EXTENSIONS, ROOT, extension, loaded
+
 WORDS = 'A line that rises from 1 to 3.\n\nThen it says "more" & <falls>.'
-
-
-def loaded(path):
-    specification = importlib.util.spec_from_file_location(
-        f"book_{path.stem}", path
-    )
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def extension(name):
-    return loaded(EXTENSIONS / f"{name}.py")
 
 
 def test_every_extension_is_switched_on_and_explains_itself():

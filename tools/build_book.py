@@ -1,6 +1,6 @@
 """Build the pages of the book, with every warning an error.
 
-    python tools/build_book.py [--step 3/3] [--clean]
+    python tools/build_book.py [--step 3/3] [--clean] [--strict]
 
 Nothing is done when no source has changed in content since the last build that succeeded. Otherwise
 the pages are built from the start: a partial build repeats no warning about a page that it does not
@@ -19,52 +19,24 @@ import sys
 import time
 from pathlib import Path
 
+from fingerprint import of_claims, of_pages
+
 ROOT = Path(__file__).resolve().parents[1]
-# Everything a page can depend on.
-SOURCES = [
-    "_config.yml",
-    "_toc.yml",
-    "*.md",
-    "book",
-    "notebooks",
-    "src",
-    "tools/build_book.py",
-]
-SOURCES += [
-    "pyproject.toml",
-    "requirements.txt",
-    "CITATION.cff",
-    "LICENSE*",
-]
+# What the tests wrote down: the pages show it.
+RECORD = "_build/evidence.json"
 COMMAND = (
     "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
 )
 
 
-def fingerprint(root: Path) -> str:
-    """The names and contents of all sources, as one short string."""
-    digest = hashlib.sha256(sys.version.encode())
-    found = {path for pattern in SOURCES for path in root.glob(pattern)}
-    files = {
-        file
-        for path in found
-        for file in ([path] if path.is_file() else path.rglob("*"))
-    }
-    for file in sorted(files):
-        parts = file.relative_to(root).parts
-        hidden = any(
-            part.startswith(".") or part.endswith(".egg-info")
-            for part in parts
-        )
-        if file.is_file() and not hidden and "__pycache__" not in parts:
-            digest.update(
-                f"{'/'.join(parts)}\0{file.stat().st_size}\0".encode()
-            )
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+def state(root: Path) -> str:
+    """Everything that decides how the pages come out, as one short string."""
+    record = root / RECORD
+    told = record.read_bytes() if record.is_file() else b""
+    return f"{of_pages(root)} {hashlib.sha256(told).hexdigest()}"
 
 
-def build(root: Path, log: Path) -> int:
+def build(root: Path, log: Path, strict: bool) -> int:
     """Build from the start; return the exit status."""
     for made in (".doctrees", "html", "jupyter_execute"):
         shutil.rmtree(root / "_build" / made, ignore_errors=True)
@@ -76,7 +48,14 @@ def build(root: Path, log: Path) -> int:
             cwd=root,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "NO_COLOR": "1", "PYTHONUTF8": "1"},
+            env={
+                **os.environ,
+                "NO_COLOR": "1",
+                "PYTHONUTF8": "1",
+                # So that the Evidence page can say whether the record is of this code.
+                "EVIDENCE_CODE": of_claims(root),
+                "EVIDENCE_STRICT": "1" if strict else "",
+            },
         ).returncode
 
 
@@ -117,15 +96,22 @@ def main() -> int:
         action="store_true",
         help="build even when nothing has changed",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="each claim needs a test that passed in the last run of this very code",
+    )
     options = parser.parse_args()
     label = f"[{options.step}] book" if options.step else "book"
     index, stamp = (
         ROOT / "_build/html/index.html",
         ROOT / "_build/.built-from",
     )
-    now = fingerprint(ROOT)
+    now = state(ROOT)
     last = stamp.read_text(encoding="utf-8") if stamp.is_file() else ""
-    if last == now and index.is_file() and not options.clean:
+    # What was built strictly is the same pages.
+    good = [f"{now} strict"] if options.strict else [now, f"{now} strict"]
+    if last in good and index.is_file() and not options.clean:
         print(f"{label}: unchanged since it was last built")
     else:
         print(
@@ -134,10 +120,10 @@ def main() -> int:
         )
         stamp.unlink(missing_ok=True)
         start, log = time.monotonic(), ROOT / "_build/build.log"
-        if build(ROOT, log) != 0 or not index.is_file():
+        if build(ROOT, log, options.strict) != 0 or not index.is_file():
             show_failure(log)
             return 1
-        stamp.write_text(now, encoding="utf-8")
+        stamp.write_text(good[0], encoding="utf-8")
         print(f"       built in {time.monotonic() - start:.0f} s")
     print(
         f"Open {index.relative_to(ROOT)} in a browser, or run `make serve`."

@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = os.environ.get("WORKERS") or "2"
 COVERAGE = "_build/coverage.json"
+EVIDENCE = "_build/evidence.json"
 PYTEST = ["-m", "pytest", "-q", "-n", WORKERS]
 UNITS = [
     *PYTEST,
@@ -138,7 +139,6 @@ def test() -> list[Check]:
                 ],
             ],
         ),
-        Check("book", [["tools/build_book.py"]]),
         # Coverage is judged by the check after this one, for lines and branches each.
         Check(
             "unit tests",
@@ -148,10 +148,15 @@ def test() -> list[Check]:
                     "--cov",
                     "--cov-fail-under=0",
                     f"--cov-report=json:{COVERAGE}",
+                    "-p",
+                    "tests.claims",
+                    f"--evidence={EVIDENCE}",
                 ]
             ],
         ),
         Check("coverage", [["tools/check.py", "coverage"]]),
+        # After the tests, whose record says which claims of the pages were confirmed.
+        Check("book", [["tools/build_book.py", "--strict"]]),
         Check("notebooks", [NOTEBOOKS]),
         Check(
             "pages",
