@@ -781,6 +781,23 @@ def test_other_kernels_are_left_out_where_there_are_none(
     assert "left out: other CPU kernels" in capsys.readouterr().out
 
 
+def test_two_builds_differ_in_what_is_not_the_same_byte_for_byte(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep/same").write_text("same")
+    assert check.differences(one, other) == []
+    (one / "deep/changed").write_text("before")
+    (other / "deep/changed").write_text("after")
+    (one / "only here").write_text("")
+    (other / "only there").write_text("")
+    assert check.differences(one, other) == [
+        "deep/changed",
+        "only here",
+        "only there",
+    ]
+
+
 def test_unknown_check_is_refused(capsys):
     assert check.main(["everything"]) == 2
     assert "usage:" in capsys.readouterr().err

@@ -59,7 +59,9 @@ COPIED = [
     "book",
     "notebooks",
     "src",
+    "tests",
     "tools",
+    EVIDENCE,
 ]
 COPIED += [
     "pyproject.toml",
@@ -215,7 +217,10 @@ def test_more() -> list[Check]:
             "storing outputs twice", [["tools/run_notebooks.py", "--twice"]]
         ),
         Check(
-            "the book from a copy without git", [["tools/check.py", "copy"]]
+            "the book built again, from a copy without git",
+            [["tools/check.py", "copy"]],
+            {},
+            "book",
         ),
     ]
 
@@ -253,14 +258,32 @@ def coverage() -> bool:
     return enough
 
 
+def differences(one: Path, other: Path) -> list[str]:
+    """The files of two folders that are not byte for byte the same in both."""
+    names = {
+        path.relative_to(folder).as_posix()
+        for folder in (one, other)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    return sorted(
+        name
+        for name in names
+        if not (one / name).is_file()
+        or not (other / name).is_file()
+        or (one / name).read_bytes() != (other / name).read_bytes()
+    )
+
+
 def copy() -> bool:
-    """Build the pages from a copy that has neither git history nor anything built before."""
+    """Build the pages again, from a copy elsewhere that has no git history: not a byte may differ."""
     with tempfile.TemporaryDirectory() as folder:
         made = ("__pycache__", "*.egg-info", ".*")
         for source in {
             path for pattern in COPIED for path in ROOT.glob(pattern)
         }:
             target = Path(folder) / source.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
                 shutil.copytree(
                     source, target, ignore=shutil.ignore_patterns(*made)
@@ -274,10 +297,14 @@ def copy() -> bool:
         }
         environment["GIT_CEILING_DIRECTORIES"] = str(Path(folder).parent)
         command = [sys.executable, "tools/build_book.py", "--clean"]
-        return (
-            subprocess.run(command, cwd=folder, env=environment).returncode
-            == 0
-        )
+        if subprocess.run(command, cwd=folder, env=environment).returncode:
+            return False
+        pages = "_build/html"
+        differ = differences(ROOT / pages, Path(folder) / pages)
+        for name in differ[:25]:
+            print(f"differs when it is built again: {pages}/{name}")
+        print(f"two builds of the same state: {len(differ)} files differ")
+        return not differ
 
 
 def run_all(checks: list[Check], done_before: int) -> bool:

@@ -32,7 +32,9 @@ def test_stored_maps_are_those_of_the_model(kept, model):
     assert abs(kept.weights.sum(-1) - 1).max() < 2e-3
 
 
-@pytest.mark.parametrize("kept", STORED[:2], ids=lambda kept: kept.sentence)
+@pytest.mark.parametrize(
+    "kept", [STORED[0], pytest.param(STORED[1], marks=pytest.mark.slow)]
+)
 def test_stored_changes_are_those_of_the_model(kept, model):
     changes = maps.silencing(model, kept.sentence)
     assert changes.shape == (6, 12)

@@ -48,14 +48,15 @@ def assert_reaches_the_numbers(seed):
     assert losses[0] > 3 > 0.05 > losses[-1]
 
 
-def test_training_reaches_the_numbers():
-    assert_reaches_the_numbers(0)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_training_reaches_the_numbers_with_other_seeds(seed):
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_training_reaches_the_numbers(seed):
     assert_reaches_the_numbers(seed)
+
+
+def test_training_is_on_its_way_after_a_few_steps():
+    _, losses = train_number_words(seed=0, steps=40, size=32)
+    assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
 
 
 # ---- training ----
@@ -204,8 +205,9 @@ def test_translations_and_their_share():
         german_words(n) for n in NUMBERS[1:]
     ]
     assert scores.exact_share(TRAINED, NUMBERS[1:]) == 1
-    alone = [scores.exact_share(TRAINED, [n]) for n in HELD_OUT[:60]]
-    assert scores.exact_share(TRAINED, HELD_OUT[:60]) == np.mean(alone)
+    some = HELD_OUT[:12]
+    alone = [scores.exact_share(TRAINED, [n]) for n in some]
+    assert scores.exact_share(TRAINED, some) == np.mean(alone)
 
 
 def test_a_wrong_token_is_not_exact():

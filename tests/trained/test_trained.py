@@ -46,7 +46,7 @@ HELD_OUT = split_numbers()[1]
 MODEL = trained_number_words()
 FILE = resources.files(trained).joinpath("number_words.npz")
 ASKED = {"start": START, "end": END, "limit": LONGEST + 1}
-FEW = [0, 1, 16, 677, 21_021, 717_016, *HELD_OUT[:14].tolist()]
+FEW = [0, 1, 16, 677, 21_021, 717_016, *HELD_OUT[:4].tolist()]
 
 
 def arrays(parameters):
