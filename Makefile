@@ -33,7 +33,7 @@ test: ## check everything: style, unit tests, book, notebooks, pages (under 15 m
 	@sh tools/setup_env.sh test 8
 	@$(VENV_PYTHON) tools/check.py test
 
-test-more: ## the slower checks: other CPU kernels, more cases, storing twice, a copy without git
+test-more: ## the slower checks: other CPU kernels, more cases, storing and building twice
 	@sh tools/setup_env.sh test 9
 	@$(VENV_PYTHON) tools/check.py test-more
 
