@@ -35,6 +35,7 @@ CATS, SLEEP, ON, MATS = range(4)
 # def-shape
 
 
+@pytest.mark.claim("def-shape")
 @pytest.mark.parametrize(
     ("shape", "holds"),
     [
@@ -53,6 +54,7 @@ def test_the_table_fits_the_annotations_that_the_page_says(
     assert not isinstance(make(X.astype(int)), Float[Array, shape])
 
 
+@pytest.mark.claim("def-shape")
 def test_inner_sizes_must_agree_and_outer_ones_remain():
     def product(
         X: Float[Array, "S D"], W: Float[Array, "D D_v"]
@@ -111,10 +113,11 @@ def test_the_annotation_tells_the_story_of_the_page():
 # def-rows
 
 
+@pytest.mark.claim("def-rows")
 def test_rows_are_vectors_without_a_direction_in_numpy():
     assert X[MATS].tolist() == [1, 0, 2]
     assert X[MATS].shape == (3,)
-    assert Q[0] @ K[MATS] == 3
+    assert Q[0] @ K[MATS] == 3 == scores(Q, K, scale=1)[0, MATS]
     as_column = K[MATS].reshape(3, 1)
     assert (Q[:1] @ as_column).tolist() == [[3]]
 
@@ -122,6 +125,7 @@ def test_rows_are_vectors_without_a_direction_in_numpy():
 # prop-product-rows
 
 
+@pytest.mark.claim("prop-product-rows")
 def test_a_row_of_a_product_is_a_weighted_sum_of_rows():
     by_hand = [[2, 0], [0, 3], [2, -1], [5, -2]]
     assert (X @ W).tolist() == by_hand
@@ -129,6 +133,7 @@ def test_a_row_of_a_product_is_a_weighted_sum_of_rows():
         assert sum(x[c] * W[c] for c in range(3)).tolist() == row
 
 
+@pytest.mark.claim("prop-product-rows")
 def test_a_row_of_a_product_depends_on_no_other_row():
     assert np.array_equal(X[:2] @ W, (X @ W)[:2])
     other = X.copy()
@@ -140,6 +145,7 @@ def test_a_row_of_a_product_depends_on_no_other_row():
 # prop-dot-products
 
 
+@pytest.mark.claim("def-rows", "prop-dot-products")
 def test_the_eight_dot_products_are_those_of_the_table():
     by_hand = [[2, 0, 1, 3], [0, 6, -1, -2]]
     assert scores(Q, K, scale=1).tolist() == by_hand
@@ -152,12 +158,14 @@ def test_the_eight_dot_products_are_those_of_the_table():
 # def-softmax
 
 
+@pytest.mark.claim("def-softmax")
 def test_the_softmax_of_two_rows_of_logarithms_by_hand():
     shares = softmax(np.log([[1.0, 2, 5], [3, 3, 2]]))
     assert_close(shares, np.array([[1, 2, 5], [3, 3, 2]]) / 8, 1e-15)
     assert_close(shares.sum(1), np.ones(2), 1e-15)
 
 
+@pytest.mark.claim("def-softmax")
 def test_each_row_of_a_softmax_is_a_problem_of_its_own():
     Z = normal(3, 4)
     other = Z.copy()
@@ -175,6 +183,7 @@ def test_half_precision_is_widened_and_double_is_left_as_it_is():
 # prop-softmax
 
 
+@pytest.mark.claim("prop-softmax")
 def test_shares_are_positive_sum_to_one_and_have_the_ratio_of_powers():
     Z = 3 * normal(4, 5)
     A = softmax(Z)
@@ -184,6 +193,7 @@ def test_shares_are_positive_sum_to_one_and_have_the_ratio_of_powers():
     assert_close(ratios, np.exp(Z[:, :, None] - Z[:, None, :]), 1e-12)
 
 
+@pytest.mark.claim("prop-softmax")
 def test_another_number_added_to_each_row_changes_nothing():
     Z = np.log([[1.0, 2, 5], [3, 3, 2]])
     shifted = Z + np.array([[100.0], [-7.0]])
@@ -203,6 +213,7 @@ def test_a_thousand_overflows_nothing():
 # def-batch
 
 
+@pytest.mark.claim("def-batch")
 def test_products_transposes_and_softmax_act_on_each_sheet_by_itself():
     batch = normal(5, 4, 3)
     for b in range(5):
@@ -211,6 +222,7 @@ def test_products_transposes_and_softmax_act_on_each_sheet_by_itself():
         assert_close(softmax(batch)[b], softmax(batch[b]), 1e-15)
 
 
+@pytest.mark.claim("def-batch")
 @pytest.mark.parametrize("queries", [Q, Q[None]])
 def test_two_rows_are_compared_with_each_of_five_sentences(queries):
     batch = normal(5, 4, 3)

@@ -55,6 +55,7 @@ def test_the_weights_are_the_fractions_worked_by_hand():
     assert_close(attention_weights(QUERIES, KEYS), by_hand, 1e-15)
 
 
+@pytest.mark.claim("def-attention")
 def test_the_outputs_are_those_worked_by_hand():
     assert (POWERS[0] @ VALUES).tolist() == [44, 16]
     by_hand = np.array([[5.5, 2], [2.5, 5], [4, 2], [4, 3.2]])
@@ -110,6 +111,7 @@ def test_a_key_that_changes_moves_the_rows_whose_score_with_it_changed():
     assert np.array_equal(before[[1, 3]], after[[1, 3]])
 
 
+@pytest.mark.claim("prop-parallel-queries")
 def test_a_query_that_changes_moves_its_own_row_alone():
     other = QUERIES.copy()
     other[0] = 0
@@ -121,6 +123,7 @@ def test_a_query_that_changes_moves_its_own_row_alone():
 # def-self-attention
 
 
+@pytest.mark.claim("def-self-attention")
 def test_self_attention_makes_queries_keys_and_values_from_one_sequence():
     X = normal(5, 6, seed=1)
     p = MultiHeadParameters.init(

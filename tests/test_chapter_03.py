@@ -66,11 +66,13 @@ def in_hull(point, points):
 # def-compatibility
 
 
+@pytest.mark.claim("def-compatibility")
 def test_weights_are_the_softmax_of_the_scores():
     q, k = normal(3, 6, seed=1), normal(5, 6, seed=2)
     assert np.array_equal(attention_weights(q, k), softmax(scores(q, k)))
 
 
+@pytest.mark.claim("def-compatibility")
 def test_a_score_needs_one_key_and_a_weight_needs_all():
     q, k = normal(3, 6, seed=1), normal(5, 6, seed=2)
     other = k.copy()
@@ -80,6 +82,7 @@ def test_a_score_needs_one_key_and_a_weight_needs_all():
     assert (attention_weights(q, k) != attention_weights(q, other)).all()
 
 
+@pytest.mark.claim("def-compatibility")
 def test_one_row_is_as_worked_by_hand():
     products = np.array([[2, 1, 1, 0]]) @ KEYS.T
     assert products[0].tolist() == [6, 4, 2, 0, 0]
@@ -92,6 +95,7 @@ def test_one_row_is_as_worked_by_hand():
 # prop-weighted-sum
 
 
+@pytest.mark.claim("prop-weighted-sum")
 def test_each_output_is_the_weighted_sum_of_the_values_and_in_their_hull():
     q, k, v = (normal(*s) for s in ((9, 3), (6, 3), (6, 2)))
     Y, A = attention(3 * q, k, v, return_weights=True)
@@ -106,6 +110,7 @@ def test_each_output_is_the_weighted_sum_of_the_values_and_in_their_hull():
 # prop-score-variance
 
 
+@pytest.mark.claim("prop-score-variance")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_variance_of_a_dot_product_is_the_width(width):
     rng = np.random.default_rng([30, width])
@@ -117,6 +122,7 @@ def test_the_variance_of_a_dot_product_is_the_width(width):
         assert abs(z.mean()) < 0.05 * np.sqrt(variance)
 
 
+@pytest.mark.claim("obs-score-variance")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_draw_of_the_page_comes_within_a_twentieth(width):
     rng = np.random.default_rng([3, width])
@@ -196,6 +202,7 @@ def test_divided_by_the_root_the_weights_do_not_know_the_width(measured):
     assert (largest < 0.12).all()
 
 
+@pytest.mark.claim("obs-scale-weights")
 def test_divided_by_the_width_the_weights_become_even(measured):
     evenness = table(measured, "width", 0, np.mean)
     largest = table(measured, "width", 1, np.mean)
@@ -205,6 +212,7 @@ def test_divided_by_the_width_the_weights_become_even(measured):
     assert 1 / S < largest[-1] < 1.15 / S
 
 
+@pytest.mark.claim("obs-scale-weights")
 def test_without_a_scale_one_key_takes_all(measured):
     evenness = table(measured, "none", 0, np.mean)
     largest = table(measured, "none", 1, np.mean)
@@ -214,6 +222,85 @@ def test_without_a_scale_one_key_takes_all(measured):
     frozen = [(measured["none", w][1] > 0.99).mean() for w in WIDTHS]
     assert frozen[0] < 0.01
     assert frozen[-1] > 0.6
+
+
+@pytest.fixture(scope="module")
+def on_the_page():
+    """The same quantities, but the gap, from the very draws of the page."""
+    found = {}
+    for width in WIDTHS:
+        drawn = np.random.default_rng([4, width]).standard_normal(
+            (100, 16 + S, width)
+        )
+        q, k = drawn[:, :16], drawn[:, 16:]
+        K_K = (k @ k.mT)[:, None]
+        scales = {"none": 1.0, "root": width**-0.5, "width": 1 / width}
+        for name, scale in scales.items():
+            rows = attention_weights(q, k, scale=scale)
+            J = softmax_jacobian(rows)
+            of_query = np.sqrt(((J @ K_K) * J).sum((-2, -1)))
+            found[name, width] = np.stack(
+                [
+                    entropy_share(rows).ravel(),
+                    rows.max(-1).ravel(),
+                    np.linalg.norm(J, axis=(-2, -1)).ravel(),
+                    scale * of_query.ravel(),
+                ]
+            )
+    return found
+
+
+@pytest.mark.claim("obs-scale-weights")
+def test_under_the_root_the_draws_of_the_page_change_by_a_hundredth_at_most(
+    on_the_page,
+):
+    for row in (0, 1):  # evenness, largest weight
+        means = table(on_the_page, "root", row, np.mean)
+        assert np.ptp(means) < 0.01
+    assert table(on_the_page, "width", 0, np.mean)[-1] > 0.999
+    none = table(on_the_page, "none", 0, np.mean)
+    assert (np.diff(none) < 0).all()
+    assert table(on_the_page, "none", 1, np.mean)[-1] > 0.9
+
+
+@pytest.mark.claim("obs-scale-derivatives")
+def test_the_norms_of_the_derivatives_are_those_of_the_page(on_the_page):
+    for row in (2, 3):  # of J, of ∂α/∂q
+        medians = table(on_the_page, "root", row, np.median)
+        assert (medians.round(2) >= 0.17).all()
+        assert (medians.round(2) <= 0.18).all()
+    root, none, width = (
+        table(on_the_page, name, 3, np.median)
+        for name in ("root", "none", "width")
+    )
+    assert ((width[1:] / width[:-1]).round(1) == 0.5).all()
+    assert none.argmax() == 2
+    assert 8 < none[2] / root[2] < 9
+    assert none[3].round(2) == 0.35
+    assert none[4].round(3) == 0.015
+    means = table(on_the_page, "none", 3, np.mean)
+    assert (np.diff(means) > 0).all()
+    assert means[-1].round(1) == 2.3
+    sizes = np.sort(on_the_page["none", 1024][3])
+    assert (sizes[-160:].sum() / sizes.sum()).round(2) == 0.59
+
+
+@pytest.mark.claim("obs-scale-ties")
+def test_with_no_scale_the_draws_of_the_page_are_decided_and_ties_halve(
+    on_the_page,
+):
+    sure = (on_the_page["none", 1024][1] > 0.99).mean()
+    assert 2 / 3 < sure < 0.7
+    ties = []
+    for width in WIDTHS[1:]:
+        drawn = np.random.default_rng([4, width]).standard_normal(
+            (100, 16 + S, width)
+        )
+        z = np.sort(scores(drawn[:, :16], drawn[:, 16:], scale=1))
+        ties.append((z[..., -1] - z[..., -2] < 1).mean())
+    halves = np.array(ties[1:]) / ties[:-1]
+    assert (halves > 0.45).all()
+    assert (halves < 0.6).all()
 
 
 # What the scale does to the gradient; eq:jacobian, eq:query-gradient
@@ -245,6 +332,7 @@ def test_divided_by_the_root_gradients_do_not_know_the_width(measured):
         assert (medians < 0.185).all()
 
 
+@pytest.mark.claim("obs-scale-derivatives")
 def test_divided_by_the_width_the_query_gradient_fades(measured):
     jacobian = table(measured, "width", 2, np.median)
     assert abs(jacobian[-1] / (np.sqrt(S - 1) / S) - 1) < 0.02
@@ -267,6 +355,7 @@ def test_without_a_scale_the_median_gradient_vanishes_and_the_mean_does_not(
     assert np.median(measured["none", 1024][3]) < 0.1 * of_query[-1]
 
 
+@pytest.mark.claim("obs-scale-derivatives")
 def test_without_a_scale_the_median_first_grows_and_then_collapses(
     measured,
 ):
@@ -279,6 +368,7 @@ def test_without_a_scale_the_median_first_grows_and_then_collapses(
     assert none[4] < 0.05 < root[4]
 
 
+@pytest.mark.claim("obs-scale-ties")
 def test_without_a_scale_the_gap_of_the_two_best_grows_as_the_root(
     measured,
 ):
@@ -305,6 +395,7 @@ def test_without_a_scale_a_tenth_of_the_queries_gets_most_of_the_gradient(
 # prop-correlated-scores
 
 
+@pytest.mark.claim("prop-correlated-scores")
 @pytest.mark.parametrize("width", WIDTHS[1:])
 @pytest.mark.parametrize("rho", [0.0, 0.1, 0.5])
 def test_the_mean_score_of_correlated_pairs_grows_as_the_root(rho, width):
@@ -325,12 +416,14 @@ def test_a_score_of_sixteen_beats_sixty_three_of_three():
 # prop-temperature
 
 
+@pytest.mark.claim("prop-temperature")
 def test_a_cold_softmax_shares_among_the_best_and_a_hot_one_among_all():
     z = np.array([0.3, 2.0, -1.0, 2.0, 1.9])
     assert_close(softmax(z / 1e-3), np.array([0, 0.5, 0, 0.5, 0]), 1e-12)
     assert_close(softmax(z / 1e9), np.full(5, 1 / 5), 1e-8)
 
 
+@pytest.mark.claim("prop-temperature")
 def test_temperatures_of_the_row_by_hand():
     rows, outputs = {}, {}
     for tau in (0.1, 0.5, 2, 100):
@@ -347,6 +440,7 @@ def test_temperatures_of_the_row_by_hand():
     assert np.abs(outputs[100] - VALUES.mean(0)).max() < 0.02
 
 
+@pytest.mark.claim("prop-temperature")
 def test_the_other_scales_are_temperatures():
     q, k = normal(3, 9), normal(5, 9)
     z = scores(q, k)
@@ -359,6 +453,7 @@ def test_the_other_scales_are_temperatures():
 # prop-softmax-shift; A softmax that does not overflow
 
 
+@pytest.mark.claim("prop-softmax-shift")
 def test_the_formula_as_it_stands_overflows_and_softmax_does_not():
     z = np.array([1000.0, 1001, 1002])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -368,6 +463,7 @@ def test_the_formula_as_it_stands_overflows_and_softmax_does_not():
         assert_close(softmax(z - c), softmax(np.array([0.0, 1, 2])), 1e-9)
 
 
+@pytest.mark.claim("prop-softmax-shift")
 def test_a_weight_is_at_most_the_exponential_of_its_distance_to_the_best():
     z = normal(50, 7, seed=4) * 3
     behind = np.exp(z - z.max(axis=1, keepdims=True))
@@ -460,6 +556,7 @@ def test_the_jacobian_at_a_tie_a_winner_and_a_draw():
 # ex-compatibility-signs
 
 
+@pytest.mark.claim("prop-score-variance")
 def test_random_signs_have_variance_d_and_zeros_and_ones_have_not():
     rng = np.random.default_rng(60)
     for entries, mean, variance in (([-1.0, 1], 0, 64), ([0.0, 1], 16, 12)):

@@ -86,6 +86,7 @@ def test_a_row_is_a_function_of_its_query_and_all_keys_and_values():
 # thm-permutation
 
 
+@pytest.mark.claim("thm-permutation")
 def test_permutation_matrices_come_out_of_the_queries_and_vanish_in_the_keys():
     Y = attention(Q, K, V)
     PM = permutation_matrix([2, 0, 3, 1])
@@ -101,6 +102,7 @@ def test_permutation_matrices_come_out_of_the_queries_and_vanish_in_the_keys():
 # thm-self-attention-equivariant
 
 
+@pytest.mark.claim("thm-self-attention-equivariant")
 def test_self_attention_by_its_formula_is_equivariant():
     X = normal(6, 6, seed=6)
     PM = permutation_matrix([3, 0, 5, 1, 4, 2])
@@ -158,6 +160,7 @@ def test_positions_that_move_with_their_words_obey_the_law_again():
 # def-causal-mask
 
 
+@pytest.mark.claim("def-causal-mask")
 def test_a_query_sees_the_keys_up_to_its_own_position():
     weights = attention_weights(Q, Q, mask=causal_mask(4))
     assert ((weights > 0) == np.tril(np.ones((4, 4), bool))).all()
@@ -168,6 +171,7 @@ def relative_change(f, X, order):
     return np.linalg.norm(f(X[order]) - expected) / np.linalg.norm(expected)
 
 
+@pytest.mark.claim("obs-order-broken")
 @pytest.mark.parametrize("seed", range(5))
 def test_positions_and_a_causal_mask_break_the_law_by_much(seed):
     tokens = normal(32, 6, seed=seed)
@@ -192,6 +196,7 @@ def test_unrelated_outputs_of_one_size_differ_by_the_root_of_two():
     assert abs(change - np.sqrt(2)) < 0.15
 
 
+@pytest.mark.claim("obs-order-broken")
 def test_the_changes_drawn_on_the_page_are_those_of_its_seeds():
     rng = np.random.default_rng(4)
     rng.standard_normal((3, 6))  # the three words
@@ -210,6 +215,7 @@ def test_the_changes_drawn_on_the_page_are_those_of_its_seeds():
     assert (positions.round(2), causal.round(2)) == (0.46, 0.73)
 
 
+@pytest.mark.claim("prop-causal-set")
 def test_one_causal_layer_sees_the_past_as_a_set_and_two_do_not():
     second = MultiHeadParameters.init(6, 1, bias=False, seed=6)
     tokens, mask = normal(12, 6, seed=8), causal_mask(12)
@@ -240,6 +246,7 @@ def test_without_a_mask_a_second_layer_sees_a_set_as_well():
 # Not symmetric
 
 
+@pytest.mark.claim("prop-not-symmetric")
 def test_scores_are_symmetric_where_the_product_of_the_matrices_is():
     X = normal(5, 6, seed=9)
     W_Q = normal(6, 6, seed=10)
@@ -257,6 +264,7 @@ def test_scores_are_symmetric_where_the_product_of_the_matrices_is():
 # ex-remarks-which
 
 
+@pytest.mark.claim("def-equivariant")
 def test_which_law_holds_for_each_swap():
     Y = attention(Q, K, V)
     queries, pair = [0, 2, 1, 3], [0, 3, 2, 1, 4]

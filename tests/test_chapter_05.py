@@ -96,6 +96,7 @@ def test_heads_look_for_what_the_page_says():
     assert A[1].argmax(1).tolist() == [SAT, MAT, SAT, SAT, SAT]
 
 
+@pytest.mark.claim("def-multi-head")
 def test_outputs_are_those_worked_by_hand():
     side_by_side = self_attention(replace(BY_HAND, W_O=None), X)
     by_hand = np.array([[4, 1, 1, 1], [4, 1, 1, 4], *[[1, 4, 1, 1]] * 3])
@@ -127,6 +128,7 @@ def test_one_blend_does_not_say_who_is_where_and_two_heads_do():
 # def-multi-head
 
 
+@pytest.mark.claim("def-multi-head")
 def test_a_head_is_attention_at_the_width_of_a_head():
     """One head alone, from the blocks, with √D_h written out."""
     heads = multi_head_attention(replace(P, W_O=None, b_O=None), Q, K, V)
@@ -144,6 +146,7 @@ def test_a_head_is_attention_at_the_width_of_a_head():
 # rem-widths
 
 
+@pytest.mark.claim("rem-widths")
 def test_heads_may_have_values_of_widths_of_their_own():
     """m₁ + m₂ rows of W^O; the sum over heads does not need them equal."""
     widths = (3, 5)
@@ -162,11 +165,17 @@ def test_heads_may_have_values_of_widths_of_their_own():
     )
     with pytest.raises(ValueError, match=r"matmul"):
         Q @ P.W_Q[:, :8] @ (K @ P.W_K[:, :7]).mT
+    with pytest.raises(ValueError, match="must share their width"):
+        attention(Q @ P.W_Q[:, :8], K @ P.W_K[:, :7], V)
+    for i in range(H):  # the book's choice
+        for W in (P.head(i).W_Q, P.head(i).W_K, P.head(i).W_V):
+            assert W.shape[1] == D_H == D / H
 
 
 # thm-one-product
 
 
+@pytest.mark.claim("thm-one-product")
 def test_blocks_of_the_product_are_products_with_the_blocks():
     for x, W, name in (
         (Q, P.W_Q, "W_Q"),
@@ -180,6 +189,7 @@ def test_blocks_of_the_product_are_products_with_the_blocks():
 # def-split
 
 
+@pytest.mark.claim("def-split")
 def test_each_entry_of_the_split_is_where_its_definition_puts_it():
     x = np.arange(4.0 * 6).reshape(4, 6)
     cut = split_heads(x, 3)
@@ -210,6 +220,7 @@ def test_the_table_of_twelve_is_split_and_reshaped_as_shown():
 # thm-sum-over-heads
 
 
+@pytest.mark.claim("thm-sum-over-heads")
 def test_the_bias_of_the_output_is_in_no_share():
     shares = [multi_head_attention(P.head(i), Q, K, V) for i in range(H)]
     without = multi_head_attention(replace(P, b_O=None), Q, K, V)
@@ -239,6 +250,7 @@ def test_with_an_output_matrix_one_head_reaches_every_column():
 # prop-count
 
 
+@pytest.mark.claim("prop-count")
 def test_the_formula_of_the_count_for_widths_that_all_differ():
     for heads in (1, 3, 8):
         p = MultiHeadParameters.init(
@@ -248,6 +260,7 @@ def test_the_formula_of_the_count_for_widths_that_all_differ():
     assert 4 * 64 * 64 + 4 * 64 == 16_640
 
 
+@pytest.mark.claim("prop-head-rank")
 def test_a_head_compares_in_no_more_directions_than_its_width():
     for heads, rank in ((1, 12), (3, 4), (12, 1)):
         p = MultiHeadParameters.init(12, heads, D_q=20, D_k=30, seed=0)
@@ -290,6 +303,7 @@ def test_a_coordinate_of_the_query_reaches_every_head():
 # rem-roles
 
 
+@pytest.mark.claim("rem-roles")
 def test_the_definition_gives_no_head_a_task():
     """A head with the blocks of another does what that one did."""
     p = MultiHeadParameters.init(8, 2, bias=False, seed=1)

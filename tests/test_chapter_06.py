@@ -82,6 +82,7 @@ def test_a_step_of_a_chain_waits_for_all_before_and_a_query_for_none():
 # prop-attention-cost
 
 
+@pytest.mark.claim("prop-attention-cost")
 def test_the_cost_of_four_questions_and_five_words_by_hand():
     cost = attention_cost(T=4, S=5, D_k=3, D_v=2, itemsize=8)
     assert cost.multiply_adds == 4 * 5 * 3 + 4 * 2 * 5 == 100
@@ -90,6 +91,7 @@ def test_the_cost_of_four_questions_and_five_words_by_hand():
     assert cost.bytes_between == 2 * 20 * 8 == 320
 
 
+@pytest.mark.claim("prop-multi-head-cost")
 def test_the_cost_of_one_and_of_eight_heads_at_width_512():
     one, eight = (multi_head_cost(T=512, D=512, heads=h) for h in (1, 8))
     for cost in (one, eight):
@@ -103,6 +105,7 @@ def test_the_cost_of_one_and_of_eight_heads_at_width_512():
 # What the clock says
 
 
+@pytest.mark.claim("obs-parallel-heads")
 def test_the_stored_widths_are_those_that_the_page_names():
     result = stored_result("parallelism")
     assert result["width"] == 64
@@ -113,6 +116,7 @@ def test_the_stored_widths_are_those_that_the_page_names():
     ]
 
 
+@pytest.mark.claim("obs-parallel-queries")
 def test_the_loop_over_queries_was_slower_at_every_length():
     rows = stored_result("parallelism")["over_queries"]
     assert len(rows) >= 4

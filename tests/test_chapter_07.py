@@ -124,6 +124,7 @@ def test_the_tables_come_out_of_cross_attention_with_one_hot_words():
 # def-cross-attention
 
 
+@pytest.mark.claim("def-cross-attention")
 def test_cross_attention_is_the_sum_over_heads_of_its_formula():
     for x, c in zip(X, C, strict=True):
         total = P.b_O
@@ -157,6 +158,7 @@ def share(weights):
     return (weights * ALIGNED).sum(axis=1)
 
 
+@pytest.mark.claim("obs-random-alignment")
 def test_one_line_of_the_random_map_is_heavier_than_any_by_hand():
     strongest = random_map(0).max(axis=1)
     assert strongest.max().round(2) == 0.92
@@ -177,6 +179,7 @@ def test_the_random_map_puts_less_on_the_aligned_words_than_an_even_one():
 # prop-cross-attention-rows
 
 
+@pytest.mark.claim("prop-cross-attention-rows")
 def test_a_row_depends_on_its_own_target_row_and_on_the_source():
     Y = cross_attention(P, X[0], C[0])
     rows = [cross_attention(P, X[0, i : i + 1], C[0]) for i in range(T)]
@@ -188,6 +191,7 @@ def test_a_row_depends_on_its_own_target_row_and_on_the_source():
         assert (moved > 1e-4).all()
 
 
+@pytest.mark.claim("prop-cross-attention-rows")
 def test_the_order_of_the_source_does_not_matter():
     order = [3, 0, 4, 2, 1]
     Y = cross_attention(P, X[0], C[0])
@@ -210,6 +214,7 @@ def test_the_padding_mask_of_the_two_sentences():
             assert MASK[b, 0, j] == (j < length)
 
 
+@pytest.mark.claim("def-padding-mask")
 def test_padded_source_positions_have_the_weight_zero_exactly():
     Y, A = cross_attention(P, X, C, mask=MASK, return_weights=True)
     assert not A[1, :, :, 3:].any()
@@ -223,6 +228,7 @@ def test_padded_source_positions_have_the_weight_zero_exactly():
 # prop-shut-key
 
 
+@pytest.mark.claim("prop-shut-key")
 def test_a_row_is_what_attention_gives_over_its_open_keys():
     mask = np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0]], bool)
     q, k, v = normal(2, 3), normal(5, 3), normal(5, 2)
@@ -319,6 +325,7 @@ def test_a_bias_of_minus_infinity_shuts_and_a_finite_one_tilts():
 # A source of length 0
 
 
+@pytest.mark.claim("def-padding-mask")
 def test_an_empty_source_gives_no_weight_and_the_output_bias():
     mask = padding_mask(np.array([5, 0]), S)
     Y, A = cross_attention(P, X, C, mask=mask, return_weights=True)

@@ -54,6 +54,7 @@ def drawn(mask):
 # The definition
 
 
+@pytest.mark.claim("def-padding-mask", "def-mask-attention")
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_are_the_exponentials_over_the_sum_of_the_open_ones(seed):
     q, k = normal(4, 3, seed=seed), normal(6, 3, seed=seed + 10)
@@ -70,6 +71,7 @@ def test_weights_are_the_exponentials_over_the_sum_of_the_open_ones(seed):
     assert not attention(q, k, k, mask=mask)[1].any()
 
 
+@pytest.mark.claim("def-mask-kinds")
 def test_the_kinds_of_mask_are_their_formulas_counted_from_one():
     T, S, o, n, m, real = 3, 6, 2, 1, 2, 4
     for i in range(1, T + 1):
@@ -121,6 +123,7 @@ def test_the_outputs_are_as_worked_by_hand():
     assert_close(out(window)[4], np.array(8 / 3), 1e-13)
 
 
+@pytest.mark.claim("def-mask-attention")
 def test_the_weights_are_as_worked_by_hand():
     powers = np.array([1.0, 1, 2, 4, 8])
     assert_close(
@@ -179,6 +182,7 @@ def test_a_cache_needs_the_bottom_right_corner():
     assert_close(newest[0], out(CAUSAL)[4], 1e-15)
 
 
+@pytest.mark.claim("obs-is-causal")
 @pytest.mark.parametrize("T", [1, 2, 3])
 def test_is_causal_of_torch_takes_the_top_left_corner(T):
     q, k, v = (torch.tensor(x) for x in (Q, K, V))
@@ -202,6 +206,7 @@ def keras_layer():
     return keras.layers.MultiHeadAttention(num_heads=2, key_dim=4)
 
 
+@pytest.mark.claim("obs-true-means")
 def test_three_read_true_as_open_and_the_layer_of_torch_as_shut():
     theirs, ours = layers()
     x, mask = torch.randn(1, 3, 8), torch.eye(3, dtype=torch.bool)
@@ -262,6 +267,7 @@ def test_the_output_of_a_zero_query_is_the_mean_of_the_values():
     assert kind(X, ZERO) == "else"
 
 
+@pytest.mark.claim("obs-empty-row")
 def test_the_function_of_torch_gives_zeros():
     assert kind(sdpa(X, X, X, attn_mask=EMPTY), sdpa(ZERO, X, X)) == "zeros"
 
@@ -274,6 +280,7 @@ def test_the_lowest_number_added_gives_the_mean():
     assert len(set(z.tolist())) == 1
 
 
+@pytest.mark.claim("obs-empty-row")
 @pytest.mark.parametrize(
     ("train", "need", "wanted"),
     [
@@ -283,7 +290,7 @@ def test_the_lowest_number_added_gives_the_mean():
         (False, False, "NaN"),
     ],
 )
-def test_the_layer_of_torch(train, need, wanted):
+def test_the_layer_of_torch_gives_zeros_or_nan(train, need, wanted):
     theirs, _ = layers()
     theirs.train(train)
     with torch.set_grad_enabled(train):
@@ -319,10 +326,11 @@ def test_in_use_the_layer_of_torch_gives_nan_on_its_shorter_path_only(
     assert kind(output, mean) == wanted
 
 
+@pytest.mark.claim("obs-empty-row")
 @pytest.mark.parametrize(
     ("need", "wanted"), [(False, "mean"), (True, "zeros")]
 )
-def test_the_layer_of_keras(need, wanted):
+def test_the_layer_of_keras_gives_zeros_or_the_mean(need, wanted):
     layer = keras_layer()
     output = layer(
         X, X, attention_mask=EMPTY[None], return_attention_scores=need
@@ -331,6 +339,7 @@ def test_the_layer_of_keras(need, wanted):
     assert kind(output, layer(ZERO, X)) == wanted
 
 
+@pytest.mark.claim("rem-empty-row")
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("need", [True, False])
 def test_ours_gives_zeros_and_a_gradient_of_zero(train, need):
@@ -347,12 +356,14 @@ def test_ours_gives_zeros_and_a_gradient_of_zero(train, need):
     assert x.grad.any()
 
 
+@pytest.mark.claim("rem-empty-row")
 def test_what_is_left_of_an_empty_row_is_the_bias_of_the_output():
     _, ours = layers()
     torch.nn.init.normal_(ours.output.bias)
     assert torch.equal(ours(X, mask=EMPTY)[0, 2], ours.output.bias)
 
 
+@pytest.mark.claim("obs-nan-gradient")
 def test_one_empty_row_spoils_every_gradient_of_the_layer_of_torch():
     """In a loss that leaves this row out."""
     theirs, ours = layers()
@@ -363,6 +374,7 @@ def test_one_empty_row_spoils_every_gradient_of_the_layer_of_torch():
     assert all(p.grad.isfinite().all() for p in ours.parameters())
 
 
+@pytest.mark.claim("prop-empty-row")
 def test_when_an_empty_row_can_occur():
     for lengths in range(1, 6):
         right = padding_mask(np.array(lengths), 5)
@@ -462,6 +474,7 @@ def test_float16_ends_at_65504():
 # What can go wrong
 
 
+@pytest.mark.claim("obs-true-means")
 def test_an_inverted_mask_that_shapes_sums_and_counts_do_not_give_away():
     theirs, _ = layers()
     x, again = torch.randn(2, 1, 6, 8)

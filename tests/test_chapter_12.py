@@ -66,6 +66,7 @@ def masses(name):
     return mass, np.mean([u for _, u in found])
 
 
+@pytest.mark.claim("obs-real-heads")
 @pytest.mark.parametrize(
     ("name", "uniform", "all_heads", "best", "most"),
     [
@@ -76,7 +77,9 @@ def masses(name):
         ("punctuation", 0.09, 0.05, (3, 11), 0.37),
     ],
 )
-def test_table_of_patterns(name, uniform, all_heads, best, most):
+def test_each_pattern_has_the_best_head_of_the_table(
+    name, uniform, all_heads, best, most
+):
     mass, share = masses(name)
     assert np.unravel_index(mass.argmax(), mass.shape) == best
     assert abs(share - uniform) < 0.006
@@ -84,6 +87,7 @@ def test_table_of_patterns(name, uniform, all_heads, best, most):
     assert abs(mass.max() - most) < 0.006
 
 
+@pytest.mark.claim("obs-real-heads")
 def test_the_sink_is_about_seven_times_its_share():
     mass, share = masses("first")
     assert 6.5 < mass.mean() / share < 7.5
@@ -156,6 +160,7 @@ def test_some_head_of_72_lies_above_uniform_on_pairs_drawn_at_random():
         assert above >= 95, name
 
 
+@pytest.mark.claim("obs-other-sentences")
 @pytest.mark.parametrize("sentence", NOT_USED)
 def test_on_other_sentences_the_heads_do_the_same(sentence):
     maps = head_maps(sentence)
@@ -206,7 +211,8 @@ def test_captions_of_the_layers():
     assert DOG.weights[4, 5].mean(-2)[0] > 0.9
 
 
-def test_what_it_looks_at():
+@pytest.mark.claim("obs-pronoun")
+def test_where_it_and_he_look():
     found = {}
     for kept, query, keys in (
         (TIRED, "it", ("animal", "street")),
@@ -242,6 +248,7 @@ def test_what_it_looks_at():
     ] == [12]
 
 
+@pytest.mark.claim("obs-silenced-heads")
 @pytest.mark.parametrize(
     ("head", "change", "place", "in_layer"),
     [
@@ -251,7 +258,9 @@ def test_what_it_looks_at():
         ((5, 11), 0.239, 1, 1),
     ],
 )
-def test_what_silencing_changes(head, change, place, in_layer):
+def test_silencing_a_head_changes_as_much_as_the_page_says(
+    head, change, place, in_layer
+):
     one = CHANGE[head]
     assert abs(one - change) < 0.0006
     assert (one < CHANGE).sum() + 1 == place
@@ -263,6 +272,7 @@ def test_the_last_layer_has_the_largest_numbers():
     assert CHANGE[5].mean() > 1.5 * CHANGE[:5].mean(-1).max()
 
 
+@pytest.mark.claim("obs-silenced-heads")
 def test_what_silencing_changes_is_that_of_the_model():
     """For the heads of the page and the sentences that test_maps.py leaves out."""
     model = load_minilm()
@@ -275,11 +285,13 @@ def test_what_silencing_changes_is_that_of_the_model():
             assert abs(change - kept.changes[layer, head]) < 1e-4
 
 
+@pytest.mark.claim("obs-silenced-heads")
 def test_none_of_the_five_patterns_finds_l5h11_nor_any_head_of_its_layer():
     for name in patterns(DOG.tokens):
         assert best_head(masses(name)[0])[0] != 5
 
 
+@pytest.mark.claim("obs-silenced-heads", "obs-clear-maps")
 def test_a_clear_map_is_no_sign_of_a_large_change():
     assert abs(rank_correlation(CLEAR, CHANGE) + 0.31) < 0.006
     without_last = rank_correlation(CLEAR[:5], CHANGE[:5])

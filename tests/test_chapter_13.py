@@ -77,6 +77,7 @@ def test_the_crossing(written, read, weight):
     assert abs(row.max() - weight) < 0.006
 
 
+@pytest.mark.claim("def-ssru")
 def test_recurrent_unit_by_hand():
     unit = SSRUParameters(np.ones((1, 1)), np.zeros((1, 1)), np.zeros(1))
     y, state = ssru(unit, np.array([[4.0], [2.0], [-8.0]]))
@@ -84,6 +85,7 @@ def test_recurrent_unit_by_hand():
     assert state.tolist() == [-3]
 
 
+@pytest.mark.claim("obs-translator-heads")
 @pytest.mark.parametrize(
     ("head", "pair", "before"),
     [
@@ -96,12 +98,13 @@ def test_recurrent_unit_by_hand():
         ((0, 7), 0.31, 0.33),
     ],
 )
-def test_table_of_masses(head, pair, before):
+def test_each_head_has_the_masses_of_the_table(head, pair, before):
     assert abs(PAIRS[head] - pair) < 0.006
     assert abs(EARLIER[head] - before) < 0.006
 
 
-def test_what_the_table_is_read_to_say():
+@pytest.mark.claim("obs-translator-heads")
+def test_the_table_says_what_the_page_reads_in_it():
     chance = mean(lambda kept: uniform_mass(kept.pairs))
     assert abs(chance - 0.09) < 0.006
     first, second = np.sort(PAIRS.ravel())[::-1][:2]
@@ -148,6 +151,7 @@ def test_settings_in_the_file_name_the_last_layer():
     assert b"transformer-decoder-autoreg: rnn" in content
 
 
+@pytest.mark.claim("obs-translator-silenced")
 @pytest.mark.parametrize(
     ("head", "drop", "changed"),
     [
@@ -157,7 +161,9 @@ def test_settings_in_the_file_name_the_last_layer():
         ((1, 2), 0.17, 5),
     ],
 )
-def test_what_silencing_changes(head, drop, changed):
+def test_silencing_a_head_changes_as_much_as_the_page_says(
+    head, drop, changed
+):
     layer, number = head
     texts = [kept.texts[layer][number] for kept in KEPT]
     assert abs(DROPS[head] - drop) < 0.006
@@ -195,6 +201,7 @@ def test_turned_heads_at_one_place():
         assert turned[source] == written
 
 
+@pytest.mark.claim("obs-translator-turned")
 @pytest.mark.parametrize(
     ("name", "stays", "becomes"),
     [("forced_head", 0.99, 0.00), ("forced_layer", 0.19, 0.44)],

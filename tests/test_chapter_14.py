@@ -160,6 +160,7 @@ def test_the_lines_of_the_first_figure_cross():
     assert A[[0, 1, 2, 4]].max(-1).min() > 0.5
 
 
+@pytest.mark.claim("def-norm-feed-forward")
 def test_last_steps_by_hand():
     norm = LayerNormParameters(np.ones(2), eps=1e-12)
     network = FeedForwardParameters(np.eye(2), np.diag([2.0, 5.0]))
@@ -251,6 +252,7 @@ def scores_of_heads():
     return alignment_scores(MODEL, HELD_OUT)
 
 
+@pytest.mark.claim("obs-alignment")
 def test_the_head_of_the_figures_is_the_best():
     scores = scores_of_heads()
     assert np.unravel_index(scores.argmax(), scores.shape) == (1, 2)
@@ -291,6 +293,7 @@ def test_zero_comes_out_wrong_and_was_seen_five_times():
     assert sum("zero" in wording for wording in wordings) == 1
 
 
+@pytest.mark.claim("obs-head-seeds")
 def test_which_head_is_best_changes_with_the_seed():
     runs = stored_result("number_words")["runs"]
     assert [run["seed"] for run in runs] == [0, 1, 2]

@@ -1,20 +1,27 @@
-"""One test for each numerical line of the book's corrections to its two source documents."""
+"""What the book's corrections to its two source documents state: each is a labelled block there, and marked here."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from attention_in_detail import (
     MultiHeadParameters,
     attention,
     attention_weights,
     causal_mask,
+    cross_attention,
     multi_head_attention,
+    padding_mask,
     scores,
     self_attention,
     sinusoidal_positions,
     softmax,
     split_heads,
 )
+from attention_in_detail.insights.results import experiment
+from attention_in_detail.nn import MultiHeadAttention
 from tests.support import (
     D,
     D_h,
@@ -42,6 +49,7 @@ ORDER = np.array([3, 0, 5, 1, 4, 2])
 # ---- the first document ----
 
 
+@pytest.mark.claim("cor-order")
 def test_attention_is_equivariant_in_queries_and_not_invariant():
     """1: the order of the queries is the order of the outputs."""
     order = [2, 0, 1]
@@ -53,6 +61,7 @@ def test_attention_is_equivariant_in_queries_and_not_invariant():
     )
 
 
+@pytest.mark.claim("cor-order")
 def test_attention_is_invariant_when_keys_and_values_are_permuted_together():
     """1: and only together."""
     order = np.roll(np.arange(S), 2)
@@ -67,6 +76,7 @@ def test_attention_is_invariant_when_keys_and_values_are_permuted_together():
     )
 
 
+@pytest.mark.claim("cor-order")
 def test_self_attention_is_equivariant():
     """1: f(PX) = P f(X), and f(PX) ≠ f(X)."""
     assert_close(
@@ -78,6 +88,7 @@ def test_self_attention_is_equivariant():
     )
 
 
+@pytest.mark.claim("cor-order")
 def test_a_causal_mask_breaks_equivariance():
     """1."""
     mask = causal_mask(6)
@@ -87,6 +98,7 @@ def test_a_causal_mask_breaks_equivariance():
     )
 
 
+@pytest.mark.claim("cor-order")
 def test_positions_break_equivariance():
     """1: they stay where they are while the rows change places."""
     positions = sinusoidal_positions(6, 16)
@@ -96,6 +108,8 @@ def test_positions_break_equivariance():
     )
 
 
+@pytest.mark.claim("thm-sum-over-heads")
+@pytest.mark.claim("cor-output-projection")
 def test_the_output_is_the_sum_over_heads_of_what_each_writes():
     """2: Concat(H) W_O = Σ H_i W_O_i."""
     heads = [
@@ -110,6 +124,7 @@ def without_output(p):
     return MultiHeadParameters(p.W_Q, p.W_K, p.W_V, heads=p.heads)
 
 
+@pytest.mark.claim("cor-output-projection")
 def test_without_an_output_projection_the_heads_stand_side_by_side():
     """2: and the width of all heads is also that of the output."""
     heads = [
@@ -132,6 +147,21 @@ def test_without_an_output_projection_the_heads_stand_side_by_side():
     ).shape == (T, D_out)
 
 
+@pytest.mark.claim("cor-compatibility")
+def test_the_score_comes_before_the_softmax_and_the_weight_after_it():
+    """3: any number, for one query and one key; a share, for one query and all keys."""
+    z, weights = scores(Q, K), attention_weights(Q, K)
+    assert z.min() < 0
+    assert np.abs(z.sum(-1) - 1).min() > 0.1
+    assert_close(weights, softmax(z), 0)
+    assert_close(weights.sum(-1), np.ones(T), 1e-15)
+    other = K.copy()
+    other[-1] += 1
+    assert np.array_equal(scores(Q, other)[:, :-1], z[:, :-1])
+    assert (attention_weights(Q, other) != weights).all()
+
+
+@pytest.mark.claim("cor-head-scale")
 def test_scores_of_a_head_are_divided_by_the_root_of_its_width():
     """4: D_h, neither D nor the width that enters the projection."""
     p = parameters(bias=False)
@@ -151,6 +181,7 @@ def test_scores_of_a_head_are_divided_by_the_root_of_its_width():
         )
 
 
+@pytest.mark.claim("cor-key-blocks")
 def test_the_blocks_of_the_projected_keys_have_one_row_a_key():
     """5: (S, D_h)."""
     assert split_heads(normal(S, D_k) @ parameters().W_K, h).shape == (
@@ -160,12 +191,28 @@ def test_the_blocks_of_the_projected_keys_have_one_row_a_key():
     )
 
 
+@pytest.mark.claim("cor-value-rows", "cor-value-width")
 def test_values_may_have_another_width_than_keys():
     """6, and 4 of the second document."""
     assert attention(Q, K, V).shape == (T, D_v)
     assert D_v != D_k
 
 
+@pytest.mark.claim("cor-self-attention", "cor-four-against-five")
+def test_in_self_attention_there_are_as_many_queries_as_keys():
+    """7, and 3 of the second document: 4 against 5 is cross-attention, or a part of a map."""
+    four, five = X[:4], X[:5]
+    _, own = self_attention(P, five, return_weights=True)
+    assert own.shape == (4, 5, 5)
+    _, crossed = cross_attention(P, four, five, return_weights=True)
+    assert crossed.shape == (4, 4, 5)
+    # The same rows of one sequence: four of the five may ask.
+    assert_close(crossed, own[:, :4], 1e-15)
+    assert attention_weights(Q, K).shape == (T, S)
+    assert T != S
+
+
+@pytest.mark.claim("cor-split")
 def test_reshaping_straight_to_heads_has_the_shape_and_not_the_numbers():
     """8."""
     x = np.arange(24.0).reshape(6, 4)
@@ -177,15 +224,57 @@ def test_reshaping_straight_to_heads_has_the_shape_and_not_the_numbers():
     assert right[1, 0].tolist() == x[0, 2:].tolist()
 
 
+@pytest.mark.claim("cor-similarity")
 def test_weights_are_not_symmetric():
     """9."""
     weights = self_attention(P, X, return_weights=True)[1]
     assert np.abs(weights - weights.swapaxes(-1, -2)).max() > 0.1
 
 
+@pytest.mark.claim("cor-roles")
+def test_heads_may_trade_places_so_that_no_role_belongs_to_a_number():
+    """10: with their rows of W_O the output stays; the maps change places."""
+    order = np.r_[8:12, 0:4, 12:16, 4:8]
+    traded = MultiHeadParameters(
+        P.W_Q[:, order],
+        P.W_K[:, order],
+        P.W_V[:, order],
+        P.W_O[order],
+        heads=4,
+    )
+    y, weights = self_attention(P, X, return_weights=True)
+    z, moved = self_attention(traded, X, return_weights=True)
+    assert_close(z, y, 1e-14)
+    assert_close(moved, weights[[2, 0, 3, 1]], 1e-14)
+    assert np.abs(moved - weights).max() > 0.1
+
+
+@pytest.mark.claim("cor-missing")
+def test_what_the_notes_leave_out_changes_what_comes_out():
+    """11: masks, the root, dropout, batch axes, positions."""
+    plain = attention(X, X, X)
+    for other in (
+        attention(X, X, X, mask=causal_mask(6)),
+        attention(X, X, X, mask=padding_mask(np.array(4), 6)),
+        attention(X, X, X, scale=1),
+        attention(*[X + sinusoidal_positions(6, 16)] * 3),
+    ):
+        assert np.abs(other - plain).max() > 0.1
+    batch = np.stack([X, X[ORDER]])
+    assert_close(
+        attention(batch, batch, batch), np.stack([plain, plain[ORDER]])
+    )
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(16, 4, dropout=0.5).double()
+    x = torch.tensor(X)[None]
+    dropped, kept = layer(x), layer.eval()(x)
+    assert (dropped - kept).abs().max() > 0.1
+
+
 # ---- the second document ----
 
 
+@pytest.mark.claim("cor-division")
 @pytest.mark.parametrize("width", [4, 64, 1024])
 def test_scores_of_unit_variance_need_the_root_of_the_width(width):
     """1: std(q·k) = √D_k; divided by D_k the weights flatten, by nothing they saturate."""
@@ -195,6 +284,7 @@ def test_scores_of_unit_variance_need_the_root_of_the_width(width):
     assert abs(scores(q, k, scale=1 / width).std() * width**0.5 - 1) < 0.05
 
 
+@pytest.mark.claim("cor-division")
 def test_divided_by_the_width_the_weights_are_flat_and_undivided_saturated():
     """1, at D_k = 1024 and 300 keys: the largest weight, on average."""
     q, k = normal(300, 1024, seed=1), normal(300, 1024, seed=2)
@@ -207,6 +297,8 @@ def test_divided_by_the_width_the_weights_are_flat_and_undivided_saturated():
     assert largest["D_k"] < 1.15 / 300
 
 
+@pytest.mark.claim("prop-not-symmetric")
+@pytest.mark.claim("cor-shared-projections")
 def test_shared_projections_make_scores_symmetric_and_weights_not():
     """2: W_Q = W_K."""
     W = normal(16, 8, seed=6) / 4
@@ -216,6 +308,49 @@ def test_shared_projections_make_scores_symmetric_and_weights_not():
     assert np.abs(weights - weights.T).max() > 0.1
 
 
+@pytest.mark.claim("cor-pruned-heads")
+def test_a_pruned_head_is_gone_from_the_sum_and_pruned_weights_are_not():
+    """5: what is left is an attention of fewer heads; single weights of 0 leave every head."""
+    W_O = P.W_O.copy()
+    W_O[:4] = 0
+    fewer = MultiHeadParameters(
+        P.W_Q[:, 4:], P.W_K[:, 4:], P.W_V[:, 4:], P.W_O[4:], heads=3
+    )
+    pruned = self_attention(replace(P, W_O=W_O), X)
+    assert_close(pruned, self_attention(fewer, X), 1e-14)
+    assert fewer.count < P.count
+    smallest = np.abs(P.W_O) < np.quantile(np.abs(P.W_O), 0.25)
+    thinned = replace(P, W_O=np.where(smallest, 0, P.W_O))
+    assert (thinned.W_O == 0).sum() == (W_O == 0).sum()
+    for i in range(4):
+        share = multi_head_attention(thinned.head(i), X, X, X)
+        assert np.abs(share).max() > 0.1
+
+
+def values(name, key):
+    return np.array(experiment(name)[key].values)
+
+
+@pytest.mark.claim("cor-shared-directions")
+def test_a_head_uses_its_directions_and_all_heads_together_few():
+    """6, in a real encoder: most of the 32 of a head, a sixth of the 384 of all."""
+    assert values("shared_projections", "minilm_head").min() > 0.7 * 32
+    assert values("shared_projections", "minilm_product").max() < 384 / 5
+
+
+@pytest.mark.claim("cor-cross-heads")
+def test_with_half_of_its_heads_gone_cross_attention_suffers_most():
+    """7: on average over the trained models, and against the encoder in each."""
+    left = {
+        kind: values("pruning", f"{kind}_50")
+        for kind in ("cross", "encoder", "decoder")
+    }
+    assert (left["cross"] < left["encoder"]).all()
+    means = {kind: shares.mean() for kind, shares in left.items()}
+    assert min(means, key=means.get) == "cross"
+
+
+@pytest.mark.claim("cor-rank")
 def test_the_softmax_raises_the_rank_from_64_to_512():
     """8: QKᵀ has at most rank D_k, its softmax can have full rank."""
     q, k = normal(512, 64, seed=1), normal(512, 64, seed=2)
@@ -223,6 +358,7 @@ def test_the_softmax_raises_the_rank_from_64_to_512():
     assert np.linalg.matrix_rank(attention_weights(q, k)) == 512
 
 
+@pytest.mark.claim("cor-fast-weights")
 def test_without_the_softmax_attention_is_an_associative_memory():
     """9: Σ v_j k_jᵀ read by q; exact for orthonormal keys, and others interfere."""
     keys, values = (
@@ -241,6 +377,7 @@ def test_without_the_softmax_attention_is_an_associative_memory():
     assert np.abs(attention(keys, keys, values) - values).max() > 0.1
 
 
+@pytest.mark.claim("cor-rank-collapse")
 def test_pure_attention_collapses_to_rank_one_and_skip_connections_prevent_it():
     """10: what is left of X when its mean row is taken off, relative to X, after 12 layers."""
 
@@ -254,3 +391,25 @@ def test_pure_attention_collapses_to_rank_one_and_skip_connections_prevent_it():
 
     assert left_after(12, skip=False) < 1e-6
     assert left_after(12, skip=True) > 1e4 * left_after(12, skip=False)
+
+
+@pytest.mark.claim("cor-layer-norm")
+@pytest.mark.parametrize(
+    "size", ["small_norms_in_out", "real_fast", "real_slow"]
+)
+def test_shuffled_weights_do_nearly_as_well_as_trained_ones(size):
+    """11, where norms, input, positions and output are tuned."""
+    trained, shuffled = (
+        values("layer_norm", f"{size}_{how}").mean()
+        for how in ("pretrained", "scrambled")
+    )
+    assert shuffled > trained - 0.1
+
+
+@pytest.mark.claim("cor-linear-cost")
+def test_what_costs_less_loses_something_on_a_task_that_looks_up():
+    """12: faster, and right half as often."""
+    assert values("quadratic_cost", "look_up_full").min() > 0.98
+    for form in ("linformer", "big_bird"):
+        assert values("quadratic_cost", f"ratio_{form}").min() > 1
+        assert values("quadratic_cost", f"look_up_{form}").max() < 0.6

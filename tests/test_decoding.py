@@ -59,6 +59,7 @@ def test_appending_gives_a_new_cache(make):
         cache.keys = make(k)
 
 
+@pytest.mark.claim("prop-cache")
 @a_quarter
 @given(
     st.lists(st.integers(1, 3), min_size=1, max_size=4),
@@ -88,6 +89,7 @@ def test_cached_is_uncached_however_the_target_is_cut(
         at += size
 
 
+@pytest.mark.claim("prop-cache")
 @pre_and_post
 @each_library
 def test_cached_is_uncached_token_by_token(make, norm_first):
@@ -155,6 +157,7 @@ def by_hand(p, source, limit):
     return found[1:], total
 
 
+@pytest.mark.claim("def-transformer")
 @pytest.mark.parametrize("cached", [True, False])
 @pre_and_post
 @each_library

@@ -54,6 +54,7 @@ each_kind = pytest.mark.parametrize(
 # ---- embedding ----
 
 
+@pytest.mark.claim("def-transformer")
 @each_library
 def test_a_token_gives_its_scaled_row_and_its_position(make):
     table, positions = normal(V_s, D), sinusoidal_positions(S + 4, D)
@@ -83,6 +84,7 @@ def test_tokens_may_be_integers_of_any_kind(kind):
 # ---- the whole ----
 
 
+@pytest.mark.claim("def-transformer")
 @pytest.mark.parametrize("final_norm", [True, False])
 @each_kind
 @each_library

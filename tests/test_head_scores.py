@@ -20,12 +20,14 @@ A = np.array([[0.5, 0.25, 0.25], [0.75, 0.25, 0.0], [0.125, 0.75, 0.125]])
 PREVIOUS = np.eye(3, k=-1, dtype=bool)
 
 
+@pytest.mark.claim("def-pattern-mass")
 def test_mass_by_hand():
     assert pattern_mass(A, PREVIOUS) == 0.75  # (0.75 + 0.75) / 2
     assert pattern_mass(A, PREVIOUS.T) == 0.125  # (0.25 + 0) / 2
     assert uniform_mass(PREVIOUS) == 1 / 3
 
 
+@pytest.mark.claim("def-pattern-mass")
 def test_mass_equals_loops():
     rng = np.random.default_rng(3)
     weights = rng.dirichlet(np.ones(7), size=(2, 3, 5))  # (2, 3, T, S)

@@ -58,6 +58,7 @@ pre_and_post = pytest.mark.parametrize(
 # ---- the formulas ----
 
 
+@pytest.mark.claim("def-transformer")
 @pre_and_post
 @each_library
 def test_an_encoder_layer_is_its_formula(make, norm_first):
@@ -93,6 +94,7 @@ def test_an_encoder_layer_is_its_formula(make, norm_first):
     assert type(ours[0]) is type(make(X))
 
 
+@pytest.mark.claim("def-transformer")
 @pre_and_post
 @each_library
 def test_a_decoder_layer_is_its_formula(make, norm_first):

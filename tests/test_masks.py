@@ -40,6 +40,7 @@ def table(mask):
 # ---- causal ----
 
 
+@pytest.mark.claim("def-causal-mask")
 def test_causal_mask_opens_the_past_and_the_present():
     assert table(causal_mask(4)) == ["1...", "11..", "111.", "1111"]
 
@@ -117,6 +118,7 @@ def test_window_mask_of_more_keys_is_moved_by_the_offset():
     ]
 
 
+@pytest.mark.claim("def-mask-kinds")
 @pytest.mark.parametrize("offset", [-3, 0, 2])
 @pytest.mark.parametrize("before", [0, 1, 4])
 @pytest.mark.parametrize("after", [0, 2])
@@ -161,6 +163,7 @@ def test_window_mask_comes_on_the_device_of_like():
 # ---- padding ----
 
 
+@pytest.mark.claim("def-padding-mask")
 @each_library
 def test_padding_mask_opens_as_many_keys_as_the_length_says(make):
     mask = padding_mask(make(np.array([0, 1, 3, 4])), 4)
@@ -217,6 +220,7 @@ def test_padding_mask_leaves_the_lengths_as_they_were():
 # ---- together ----
 
 
+@pytest.mark.claim("def-mask-kinds")
 @each_library
 def test_combined_masks_allow_what_each_allows(make):
     one, two, three = (

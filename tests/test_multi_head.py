@@ -94,6 +94,7 @@ def test_head_i_owns_its_own_columns(make):
         assert np.array_equal(heads[:, i], x[:, :, 2 * i : 2 * i + 2])
 
 
+@pytest.mark.claim("def-split")
 @each_library
 def test_merging_puts_heads_side_by_side(make):
     heads = normal(2, 4, 3, 5)
@@ -117,6 +118,7 @@ def test_splitting_and_merging_keep_empty_axes():
 # ---- the formula ----
 
 
+@pytest.mark.claim("def-multi-head")
 @pytest.mark.parametrize(
     ("bias", "output"),
     [(True, True), (False, True), (True, False), (False, False)],
@@ -272,6 +274,7 @@ def test_one_head_of_full_width_is_attention_between_projections():
     assert_close(multi_head_attention(p, Q, K, V), plain)
 
 
+@pytest.mark.claim("thm-sum-over-heads")
 def test_the_output_is_the_sum_of_what_the_heads_give():
     p = parameters()
     total = (
@@ -302,6 +305,7 @@ def test_as_many_heads_as_columns_and_keys_alike(multi_head):
 # ---- who gives queries, keys and values ----
 
 
+@pytest.mark.claim("def-self-attention")
 def test_self_attention_takes_everything_from_x():
     p = parameters(D_k=D_q, D_v=D_q)
     mask, bias = coin(B, T, T, seed=1), normal(h, 1, T)[None]
@@ -325,6 +329,7 @@ def spelled_square(mask):
     return np.broadcast_to(mask[:, None], (B, h, T, T))
 
 
+@pytest.mark.claim("def-cross-attention")
 def test_cross_attention_takes_queries_from_x_and_the_rest_from_the_context():
     p = parameters(D_v=D_k)
     mask, bias = coin(B, T, S, seed=1), normal(S)

@@ -28,6 +28,7 @@ def test_a_checked_function_computes_what_it_computed():
     assert shape_checked(product).__name__ == "product"
 
 
+@pytest.mark.claim("def-shape")
 @pytest.mark.parametrize("make", [np.ones, torch.ones])
 def test_a_checked_function_refuses_what_its_annotation_forbids(make):
     with pytest.raises(jaxtyping.TypeCheckError, match="W"):

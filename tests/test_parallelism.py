@@ -30,6 +30,7 @@ def draw(*shapes):
     return [rng.standard_normal(shape) for shape in shapes]
 
 
+@pytest.mark.claim("prop-parallel-queries")
 def test_a_loop_over_queries_equals_one_product():
     q, k, v = draw((2, 4, 3), (5, 3), (2, 5, 6))
     np.testing.assert_allclose(
@@ -40,6 +41,7 @@ def test_a_loop_over_queries_equals_one_product():
     )
 
 
+@pytest.mark.claim("prop-parallel-entries")
 def test_a_loop_over_entries_equals_one_product():
     q, k, v = draw((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7))
     np.testing.assert_allclose(
@@ -59,6 +61,7 @@ def test_entries_do_not_see_each_other():
     assert changed.tolist() == [[False, False, False], [False, False, True]]
 
 
+@pytest.mark.claim("prop-attention-cost")
 def test_cost_counts_every_multiplication():
     """Counted again as a program of loops would do them."""
     T, S, D_k, D_v, B = 3, 4, 5, 6, 2
@@ -91,6 +94,7 @@ def test_cost_counts_every_multiplication():
     assert cost.bytes_between == 2 * A.nbytes
 
 
+@pytest.mark.claim("prop-multi-head-cost")
 def test_heads_change_the_exponentials_and_not_the_products():
     one, eight = multi_head_cost(16, 64, 1), multi_head_cost(16, 64, 8)
     assert (
@@ -102,6 +106,7 @@ def test_heads_change_the_exponentials_and_not_the_products():
     assert eight.bytes_between == 8 * one.bytes_between
 
 
+@pytest.mark.claim("prop-multi-head-cost")
 def test_multi_head_cost_counts_the_four_matrices_and_the_batch():
     cost = multi_head_cost(3, 8, 2, batch=5, itemsize=2)
     assert cost.bytes_in_and_out == 2 * (2 * 5 * 3 * 8 + 4 * 8 * 8)
@@ -173,6 +178,7 @@ def test_the_stored_result_says_on_what_it_was_measured():
     assert len(result["date"]) == 10
 
 
+@pytest.mark.claim("obs-parallel-heads")
 def test_the_stored_result_supports_what_the_chapter_says():
     """Loops over queries lose everywhere; fused heads win when small and lose when large."""
     result = stored_result("parallelism")

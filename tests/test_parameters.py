@@ -34,6 +34,7 @@ def test_each_size_is_read_from_the_matrix_that_has_it():
     assert parameters(output=False).D_out == D
 
 
+@pytest.mark.claim("prop-count")
 def test_count_is_how_many_numbers_there_are():
     W = D_q * D + D_k * D + D_v * D
     assert parameters().count == W + D * D_out + 3 * D + D_out
@@ -42,6 +43,7 @@ def test_count_is_how_many_numbers_there_are():
     assert parameters(torch.tensor).count == parameters().count
 
 
+@pytest.mark.claim("prop-count")
 def test_more_heads_are_not_more_parameters():
     """64 · 64 · 4 weights and 64 · 4 biases, whatever the number of heads."""
     for heads in (1, 4, 16):

@@ -91,6 +91,7 @@ def test_gelu_of_half_precision_is_computed_in_float32():
 # ---- the norm ----
 
 
+@pytest.mark.claim("def-norm-feed-forward")
 @pytest.mark.parametrize("shift", [True, False])
 @pytest.mark.parametrize("eps", [1e-5, 0.3])
 @each_library
@@ -104,6 +105,7 @@ def test_the_norm_equals_that_of_torch(make, shift, eps):
     )
 
 
+@pytest.mark.claim("def-norm-feed-forward")
 @each_library
 def test_a_normed_row_has_mean_0_and_variance_1(make):
     p = LayerNormParameters(make(np.ones(D)), make(np.zeros(D)), 1e-12)
@@ -117,6 +119,7 @@ def test_a_row_of_equal_entries_gives_the_shift():
     assert_close(layer_norm(p, np.full((2, D), 5.0))[1], p.shift, 0)
 
 
+@pytest.mark.claim("def-norm-feed-forward")
 def test_each_row_has_its_own_norm():
     p, x = layer_norm_parameters(), X.copy()
     x[1, 2] = np.nan
@@ -162,6 +165,7 @@ def test_the_norm_of_torch_is_read_and_keeps_its_gradients():
 # ---- the feed-forward network ----
 
 
+@pytest.mark.claim("def-norm-feed-forward")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @each_library

@@ -8,6 +8,7 @@ from attention_in_detail import sinusoidal_positions
 from tests.support import assert_close, each_library
 
 
+@pytest.mark.claim("def-positions")
 def test_positions_equal_their_formula():
     P = sinusoidal_positions(7, 6)
     for p in range(7):
@@ -19,6 +20,7 @@ def test_positions_equal_their_formula():
             )
 
 
+@pytest.mark.claim("def-positions")
 def test_positions_by_hand():
     assert_close(
         sinusoidal_positions(2, 2),

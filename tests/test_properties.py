@@ -64,6 +64,7 @@ def test_softmax_gives_positive_weights_that_sum_to_one(z):
     assert_close(weights.sum(-1), np.ones(3), 1e-14)
 
 
+@pytest.mark.claim("prop-softmax")
 @given(rows, st.floats(-1e4, 1e4))
 def test_softmax_does_not_notice_a_shift_of_a_row(z, shift):
     assert_close(softmax(z + shift), softmax(z), 1e-10)
@@ -84,6 +85,7 @@ def test_a_higher_temperature_lowers_the_largest_weight(z, factor):
 # ---- attention ----
 
 
+@pytest.mark.claim("def-attention")
 @given(problems())
 def test_attention_is_its_formula(problem):
     q, k, v, given_ = problem
@@ -105,6 +107,7 @@ def test_rows_of_weights_sum_to_one_or_to_zero_where_nothing_is_open(
     assert (weights >= 0).all()
 
 
+@pytest.mark.claim("prop-weighted-sum")
 @given(problems())
 def test_the_output_lies_among_the_values_attended_to(problem):
     q, k, v, given_ = problem
@@ -119,6 +122,7 @@ def test_the_output_lies_among_the_values_attended_to(problem):
             assert (output[i] == 0).all()
 
 
+@pytest.mark.claim("thm-permutation")
 @given(problems(), st.data())
 def test_attention_is_equivariant_in_its_queries(problem, data):
     q, k, v, given_ = problem
@@ -131,6 +135,7 @@ def test_attention_is_equivariant_in_its_queries(problem, data):
     )
 
 
+@pytest.mark.claim("thm-permutation")
 @given(problems(), st.data())
 def test_attention_does_not_notice_the_order_of_keys_with_their_values(
     problem, data
@@ -175,6 +180,7 @@ def test_the_output_is_linear_in_the_values(problem, a, b):
     assert_close(attention(q, k, a * v + b * w, **given_), mixed, 1e-11)
 
 
+@pytest.mark.claim("def-batch", "prop-parallel-entries")
 @given(
     problems(batch=(2, 3)), st.lists(st.booleans(), min_size=5, max_size=5)
 )
@@ -194,6 +200,7 @@ def test_what_has_no_batch_axes_holds_for_all(problem, kept):
         assert_close(ours[b] if any(kept) else ours, alone, 1e-12)
 
 
+@pytest.mark.claim("prop-shut-key")
 @given(problems(), st.data())
 def test_what_is_shut_for_all_may_be_anything(problem, data):
     q, k, v, given_ = problem
@@ -215,6 +222,7 @@ def test_what_is_shut_for_all_may_be_anything(problem, data):
 # ---- masks ----
 
 
+@pytest.mark.claim("def-causal-mask")
 @given(sizes, sizes, st.integers(-6, 6), st.data())
 def test_causality(T, S, offset, data):
     """Changing a key and value changes no output before the query that may see it first."""
@@ -236,6 +244,7 @@ def test_causality(T, S, offset, data):
     assert changed[first:].all()
 
 
+@pytest.mark.claim("prop-shut-key")
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=4), st.integers(6, 9)
 )
@@ -289,6 +298,7 @@ def test_combining_is_all_of_them_in_any_order(data):
 # ---- heads ----
 
 
+@pytest.mark.claim("def-split")
 @given(sizes, sizes, sizes, st.integers(0, 3), seeds)
 def test_merging_undoes_splitting(heads, D_h, T, batch, seed):
     x = np.random.default_rng(seed).normal(size=(batch, T, heads * D_h))
@@ -313,6 +323,7 @@ def multi_head_problem(
     return p, q, k, v, rng.random((heads, T, S)) < openness
 
 
+@pytest.mark.claim("thm-one-product")
 @given(multi_head_problems)
 def test_fused_by_head_and_the_formula_are_one(problem):
     p, q, k, v, mask = multi_head_problem(*problem)
@@ -323,6 +334,7 @@ def test_fused_by_head_and_the_formula_are_one(problem):
         assert_close(ours[1], weights, 1e-11)
 
 
+@pytest.mark.claim("rem-roles")
 @given(multi_head_problems, st.data())
 def test_the_order_of_the_heads_does_not_matter(problem, data):
     """Heads may change places if their columns, their rows of W_O and their masks go with them."""
@@ -346,6 +358,7 @@ def test_the_order_of_the_heads_does_not_matter(problem, data):
     assert_close(other_weights, weights[order], 1e-12)
 
 
+@pytest.mark.claim("thm-self-attention-equivariant")
 @given(st.integers(2, 6), seeds, st.data())
 def test_self_attention_is_equivariant_and_a_causal_mask_breaks_that(
     T, seed, data

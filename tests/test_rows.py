@@ -21,6 +21,7 @@ def test_softmax_of_logarithms_gives_their_shares():
     )
 
 
+@pytest.mark.claim("def-softmax")
 @each_library
 def test_softmax_equals_its_formula(make):
     z = normal(3, 5)

@@ -39,6 +39,7 @@ SHUT_BIAS = np.where(coin(*BATCH, T, S, seed=6), BIAS, -np.inf)
 # ---- the formula ----
 
 
+@pytest.mark.claim("def-attention")
 def test_attention_by_hand():
     """Scores 2·3/√4 = 3 and 0: odds of e³ to 1; scores 0 and 0: the mean of the values."""
     queries = np.array([[2.0, 0, 0, 0], [0, 0, 0, 0]])
@@ -55,6 +56,7 @@ def test_attention_by_hand():
     )
 
 
+@pytest.mark.claim("def-attention")
 @pytest.mark.parametrize(
     "bias", [None, BIAS, SHUT_BIAS], ids=["no bias", "bias", "bias of −inf"]
 )
@@ -82,6 +84,7 @@ def test_attention_equals_its_formula_number_by_number(
         assert x.dtype == q.dtype
 
 
+@pytest.mark.claim("prop-dot-products", "def-compatibility")
 @each_library
 def test_scores_equal_their_formula(make):
     expected = np.einsum("...tc,...sc->...ts", Q, K) / math.sqrt(D_k)
@@ -215,6 +218,7 @@ def empty_row(kind, i=1):
     }[kind]
 
 
+@pytest.mark.claim("def-mask-attention", "rem-empty-row")
 @pytest.mark.parametrize("kind", ["mask", "bias", "both"])
 @each_library
 def test_a_query_that_may_attend_to_nothing_gets_zeros(make, kind):
@@ -233,6 +237,7 @@ def test_a_query_that_may_attend_to_nothing_gets_zeros(make, kind):
     )
 
 
+@pytest.mark.claim("rem-empty-row")
 @pytest.mark.parametrize("kind", ["mask", "bias", "both"])
 def test_a_query_that_may_attend_to_nothing_has_the_gradient_zero_exactly(
     kind,

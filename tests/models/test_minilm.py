@@ -23,6 +23,7 @@ from attention_in_detail.pointwise import (
     FeedForwardParameters,
     LayerNormParameters,
 )
+from tests import reference
 
 SENTENCES = [
     "The animal did not cross the street because it was too tired.",
@@ -69,6 +70,7 @@ def peer():
     return run
 
 
+@pytest.mark.claim("def-encoder")
 @pytest.mark.parametrize("dtype", LIMIT)
 def test_hidden_states_and_weights_equal_those_of_transformers(peer, dtype):
     model = load_minilm(dtype)
@@ -170,6 +172,34 @@ def small():
 
     layers = tuple(layer(seed) for seed in range(3))
     return MiniLM(draw(11, D), draw(6, D), draw(D), norm(), layers)
+
+
+@pytest.mark.claim("def-encoder")
+def test_the_encoder_is_its_definition_row_by_row():
+    """Tables, norms, heads and networks written out, on a model of random numbers."""
+    model, ids = small(), np.array([3, 1, 4, 1])
+
+    def norm(p, x):
+        v = ((x - x.mean()) ** 2).mean()
+        return p.gain * (x - x.mean()) / np.sqrt(v + p.eps) + p.shift
+
+    def rows(p, X):
+        return np.array([norm(p, x) for x in X])
+
+    e = model.words[ids] + model.positions[:4] + model.segment
+    X = rows(model.norm, e)
+    states, weights = encode(model, ids)
+    assert np.allclose(states[0], X, rtol=0, atol=1e-12)
+    for n, layer in enumerate(model.layers):
+        G, A = reference.multi_head(layer.attention, X, X, X)
+        Y = rows(layer.attention_norm, X + G)
+        network = layer.feed_forward
+        bent = np.maximum(0, Y @ network.W_1)
+        X = rows(layer.feed_forward_norm, Y + bent @ network.W_2)
+        assert np.allclose(states[n + 1], X, rtol=0, atol=1e-12)
+        assert np.allclose(weights[n], A, rtol=0, atol=1e-12)
+    assert states.shape == (4, 4, 8)
+    assert weights.shape == (3, 2, 4, 4)
 
 
 def test_batch_axes_of_any_number():

@@ -34,12 +34,13 @@ def by_hand(x, state):
     return rows, state
 
 
+@pytest.mark.claim("def-ssru")
 @pytest.mark.parametrize(
     "make",
     [np.asarray, torch.asarray, array_api_strict.asarray],
     ids=["numpy", "torch", "strict"],
 )
-def test_equals_its_definition_in_every_library(make):
+def test_the_unit_equals_its_definition_in_every_library(make):
     for state in (None, STATE):
         y, c = ssru(
             parameters(make),

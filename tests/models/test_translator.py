@@ -13,11 +13,13 @@ from attention_in_detail.models import (
     WeightsError,
     load_translator,
     read_source,
+    recurrent_decoder_layer,
     translate,
     translator,
     without_cross_head,
     write_target,
 )
+from tests import reference
 from tests.translator_support import (
     needs_weights,
     small_translator,
@@ -185,6 +187,7 @@ def test_written_at_once_or_piece_by_piece_heads_look_the_same_way():
     assert np.allclose(weights.sum(-1), 1, rtol=0, atol=1e-12)
 
 
+@pytest.mark.claim("def-translator-decoder")
 def test_decoder_sees_what_is_written_before_and_nothing_after():
     model = small_translator()
     context = read_source(model, np.array([1, 2, 3, 0]))
@@ -195,6 +198,48 @@ def test_decoder_sees_what_is_written_before_and_nothing_after():
     )
     assert np.array_equal(before[:3], after[:3])
     assert abs(before[3:] - after[3:]).min() > 0
+
+
+@pytest.mark.claim("def-translator-decoder")
+def test_the_decoder_is_its_definition_row_by_row():
+    """Units, norms, heads and networks written out, on a model of random numbers."""
+    model = small_translator()
+    C = read_source(model, np.array([1, 2, 3, 0]))
+    ids, D = np.array([3, 1, 4, 1, 5]), 8
+
+    def rows(p, X):
+        found = []
+        for x in X:
+            v = ((x - x.mean()) ** 2).mean()
+            found.append(
+                p.gain * (x - x.mean()) / np.sqrt(v + p.eps) + p.shift
+            )
+        return np.array(found)
+
+    def unit(p, X):
+        c, found = np.zeros(D), []
+        for x in X:
+            f = 1 / (1 + np.exp(-(x @ p.W_f + p.b_f)))
+            c = f * c + (1 - f) * (x @ p.W)
+            found.append(np.maximum(0, c))
+        return np.array(found)
+
+    X = translator._positions(model, 0, 5)
+    X[1:] += math.sqrt(D) * model.embedding[ids[:-1]]
+    found, weights = write_target(model, C, ids)
+    for n, layer in enumerate(model.decoder_layers):
+        U = rows(layer.recurrent_norm, X + unit(layer.recurrent, X))
+        G, A = reference.multi_head(layer.cross_attention, U, C, C)
+        U = rows(layer.cross_attention_norm, U + G)
+        p = layer.feed_forward
+        inner = np.maximum(0, U @ p.W_1 + p.b_1)
+        X, before = rows(layer.feed_forward_norm, U + inner @ p.W_2), X
+        assert np.allclose(weights[n], A, rtol=0, atol=1e-12)
+        alone, *_ = recurrent_decoder_layer(layer, before, C)
+        assert np.allclose(alone, X, rtol=0, atol=1e-12)
+    powers = np.exp(X @ model.embedding.T + model.b_output)
+    logs = np.log(powers / powers.sum(-1, keepdims=True))
+    assert np.allclose(found, logs, rtol=0, atol=1e-11)
 
 
 def test_first_weights_are_those_of_our_cross_attention():

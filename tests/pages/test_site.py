@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -80,10 +81,28 @@ def test_only_what_is_needed_of_mathjax_is_there(built):
 
 
 def test_the_corrections_name_the_tests_that_there_are():
+    """Each correction in a box is the claim of a test, and each of their tests has a correction as its claim."""
     page = (ROOT / "book" / "corrections.md").read_text("utf8")
     tests = (ROOT / "tests" / "test_corrections.py").read_text("utf8")
-    there = set(re.findall(r"^def (test_\w+)", tests, re.MULTILINE))
-    assert set(re.findall(r"`(test_\w+)`", page)) == there
+    claims = {
+        function.name: {
+            argument.value
+            for mark in function.decorator_list
+            if isinstance(mark, ast.Call)
+            and ast.unparse(mark.func) == "pytest.mark.claim"
+            for argument in mark.args
+            if argument.value.startswith("cor-")
+        }
+        for function in ast.parse(tests).body
+        if isinstance(function, ast.FunctionDef)
+        and function.name.startswith("test_")
+    }
+    assert [name for name, labels in claims.items() if not labels] == []
+    boxes = re.findall(
+        r"^:::\{prf:remark\} \S.*\n:label: (cor-\S+)$", page, re.MULTILINE
+    )
+    assert len(boxes) == len(set(boxes)) > 20
+    assert set().union(*claims.values()) == set(boxes)
 
 
 # Negative controls: each check is shown a page with the fault that it looks for.

@@ -168,6 +168,7 @@ def test_one_thread_and_then_as_many_as_before():
     torch.set_num_threads(before)
 
 
+@pytest.mark.claim("def-teacher-forced-loss")
 def test_loss_is_the_mean_over_real_positions():
     model, batch = small_model(), make_batch(NUMBERS)
     p = numpy_parameters(model)
@@ -233,6 +234,7 @@ def test_cross_weights_of_a_batch_are_those_of_each_alone():
         np.testing.assert_allclose(one.weights.sum(-1), 1, atol=1e-12)
 
 
+@pytest.mark.claim("def-alignment-score")
 def test_alignment_scores_against_a_count_of_single_tokens():
     hits, asked = np.zeros((2, 4)), 0
     for one in scores.cross_weights(TRAINED, HELD_OUT[:40]):
