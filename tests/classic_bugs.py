@@ -46,7 +46,6 @@ UNSAFE = (
     "largest",
 )
 BILLION = (attention_weights, "constant(-xp.inf, z)", "constant(-1e9, z)")
-RETURNED = "(output, weights) if return_weights"
 
 BUGS = {
     "merged without the swap": Bug(
@@ -78,7 +77,7 @@ BUGS = {
             (
                 multi_head_attention,
                 "q, k, v, mask=mask",
-                "q, k, v, scale=parameters.D**-0.5, mask=mask",
+                "q, k, v, scale=parameters.D**-0.5,\n        mask=mask",
             ),
         ),
         (
@@ -126,9 +125,9 @@ BUGS = {
         (
             (
                 multi_head_attention,
-                RETURNED,
-                "(output, attention(q, k, v, return_weights=True)[1])"
-                " if return_weights",
+                "merged = merge",
+                "_, weights = attention(q, k, v, return_weights=True)\n"
+                "    merged = merge",
             ),
         ),
         (
