@@ -1,7 +1,7 @@
 """Bugs that were shipped elsewhere, each planted in the package, each of the right shape, each noticed.
 
 Those with a place of their own in the package stand in classic_bugs.py: here each is planted, moves
-the result away from the formula, and is noticed by tests that know nothing of it. Then more bugs of
+the result away from the formula, and is noticed by the tests named beside it. Then more bugs of
 the same kinds; then those that no line of the package can have, each with its guard.
 """
 
@@ -266,7 +266,7 @@ def notices(test, bug):
     ("name", "test"),
     [(name, test) for name, bug in BUGS.items() for test in bug.noticed_by],
 )
-def test_a_planted_bug_is_noticed_by_tests_that_know_nothing_of_it(
+def test_a_planted_bug_makes_each_test_fail_that_is_named_beside_it(
     name, test
 ):
     assert notices(found(test), BUGS[name])

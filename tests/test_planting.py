@@ -10,6 +10,7 @@ from attention_in_detail import (
     merge_heads,
     multi_head,
     multi_head_attention,
+    planting,
     show_source,
     softmax,
     split_heads,
@@ -82,6 +83,13 @@ def test_defaults_come_back_too():
         assert_close(softmax.unchecked(z).sum(0), np.ones(3))
     assert (bare.__defaults__, bare.__kwdefaults__) == kept == ((-1,), None)
     assert_close(softmax(z).sum(-1), np.ones(3))
+
+
+def test_what_stands_in_passes_everything_on():
+    """In use it bears the place of the function that it stands in for."""
+    stand_in = planting._stand_in
+    assert stand_in(7, 2, _chosen=lambda: divmod) == (3, 1)
+    assert stand_in("12", base=3, _chosen=lambda: int) == 5
 
 
 def test_two_bugs_can_be_in_place_at_once_and_one_bug_twice():
@@ -164,7 +172,7 @@ def test_a_terminal_and_a_notebook_show_the_lines_before_and_after():
         "+ total = xp.sum(wide, axis=axis, keepdims=True)"
     )
     assert repr(bug) == f"in softmax:\n{lines}"
-    assert bug._repr_markdown_() == f"```diff\n@@ softmax @@\n{lines}\n```"
+    assert bug._repr_markdown_() == f"```diff\nin softmax:\n{lines}\n```"
 
 
 def test_lines_of_two_depths_keep_their_difference():

@@ -134,8 +134,7 @@ class Planted:
         return "\n".join([f"in {self.name}:", *self.changes()])
 
     def _repr_markdown_(self) -> str:
-        lines = "\n".join([f"@@ {self.name} @@", *self.changes()])
-        return f"```diff\n{lines}\n```"
+        return f"```diff\n{self!r}\n```"
 
 
 def _compiled(original: types.FunctionType, code: str) -> types.CodeType:
