@@ -12,7 +12,7 @@ Checked elsewhere:
 - batch axes broadcast, in every place: test_scaled_dot_product.py,
   test_batch_axes_of_all_that_is_given_broadcast
 - true means may attend: test_classic_bugs.py,
-  test_true_means_may_attend_and_not_ignore
+  test_a_mask_shuts_by_minus_infinity_before_the_softmax
 """
 
 import jaxtyping

@@ -18,7 +18,7 @@ Checked elsewhere:
 - heads may trade places: test_properties.py,
   test_the_order_of_the_heads_does_not_matter
 - a head without the swap, and the root of another width, are told from the
-  formula: test_classic_bugs.py, test_heads_are_swapped_and_not_only_reshaped,
+  formula: test_classic_bugs.py, test_a_bug_keeps_the_shape_and_leaves_the_formula,
   test_scores_of_a_head_are_divided_by_the_root_of_its_own_width
 """
 

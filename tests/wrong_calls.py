@@ -33,6 +33,7 @@ from attention_in_detail.nn import (
     MultiHeadAttention,
     Transformer,
 )
+from attention_in_detail.planting import planted
 from attention_in_detail.tasks import number_words as task
 from attention_in_detail.tasks import scores, training
 from attention_in_detail.trained import trained_number_words
@@ -74,6 +75,16 @@ def attend(**changed):
         "values": f(B, S, D_v),
     } | changed
     return a.attention(**given)
+
+
+def attend_again():
+    """A function that stands in another one and uses what is there."""
+    size = 3
+
+    def inner():
+        return size
+
+    return inner
 
 
 def weigh(**changed):
@@ -1350,6 +1361,18 @@ CALLS |= {
     "forced: one head": lambda: forced(READER, "a", 0),
     "forced: no head": lambda: forced(READER, "a", []),
     "forced: head": lambda: forced(READER, "a", [2]),
+    "planted: function": lambda: planted(3, "a", "b"),
+    "planted: built-in": lambda: planted(len, "a", "b"),
+    "planted: class": lambda: planted(a.MultiHeadParameters, "a", "b"),
+    "planted: inner": lambda: planted(attend_again(), "a", "b"),
+    "planted: old": lambda: planted(a.softmax, 3, "b"),
+    "planted: new": lambda: planted(a.softmax, "axis", None),
+    "planted: empty": lambda: planted(a.softmax, " ", "b"),
+    "planted: absent": lambda: planted(a.softmax, "Vaswani", "b"),
+    "planted: often": lambda: planted(a.softmax, "axis=axis", "axis=0"),
+    "planted: same": lambda: planted(a.softmax, "xp.exp", "xp.exp"),
+    "planted: no Python": lambda: planted(a.softmax, "xp.exp(", ")"),
+    "planted: name": lambda: planted(a.softmax, "def softmax(", "def s("),
     "viewer: nothing": lambda: view(weights="weights"),
     "viewer: axes": lambda: view(weights=f(S)),
     "viewer: batch": lambda: view(weights=f(B, B, h, T, S)),
