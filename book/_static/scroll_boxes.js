@@ -4,8 +4,8 @@
   "use strict";
   const NAME = "Formula, scrolls sideways";
 
-  const update = (box) => {
-    if (box.scrollWidth > box.clientWidth) {
+  const update = (box, scrolls = true) => {
+    if (scrolls && box.scrollWidth > box.clientWidth) {
       box.tabIndex = 0;
       box.setAttribute("role", "group");
       box.setAttribute("aria-label", NAME);
@@ -23,7 +23,8 @@
     const set = formula.querySelector("mjx-math");
     const fits = !block || !set || set.getBoundingClientRect().width <= block.clientWidth;
     formula.classList.toggle("too-wide", !fits);
-    update(formula);
+    // A box in a line has no width of its own to compare, so the ones that fit are never asked.
+    update(formula, !fits);
   };
 
   const start = () => {
@@ -33,7 +34,7 @@
     const display = formulas.filter((formula) => formula.getAttribute("display") === "true");
     const inline = formulas.filter((formula) => !display.includes(formula));
     const look = () => {
-      display.forEach(update);
+      display.forEach((box) => update(box));
       inline.forEach(updateInline);
     };
     new ResizeObserver(look).observe(article);

@@ -57,6 +57,11 @@ def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
                 """() => [...document.querySelectorAll("mjx-container[display='true']")].map((box) =>
                 [box.scrollWidth > box.clientWidth, box.tabIndex, box.getAttribute("aria-label") ?? ""])"""
             )
+            inline = page.locator("mjx-container:not([display])")
+            stops = page.locator("mjx-container[tabindex]:not([display])")
+            wide = page.locator("mjx-container.too-wide")
+            assert inline.count() > 100, name
+            assert stops.count() == wide.count(), name
         for hides, stop, label in boxes:
             hidden += hides
             assert (stop, bool(label)) == (
