@@ -33,6 +33,7 @@ FORMS = {
     "prf:theorem": "thm-",
     "prf:proposition": "prop-",
     "prf:remark": "rem-",
+    "prf:observation": "obs-",
     "exercise": "ex-",
     "solution": "sol-",
 }
