@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attention_in_detail import attention, attention_weights
+from attention_in_detail import attention, attention_weights, scores
 from attention_in_detail.insights.low_rank import (
     circle_heads,
     linformer_attention,
@@ -141,6 +141,16 @@ def test_two_coordinates_reach_any_permutation_within_the_bound(c):
         bound = 16 * math.exp(-c * (1 - math.cos(2 * math.pi / 17)))
         assert (weights[np.arange(17), order] >= 1 - bound).all()
         assert (weights.argmax(axis=1) == order).all()
+
+
+@pytest.mark.claim("prop-rank-circle")
+def test_scores_on_the_circle_are_cosines_of_the_distance():
+    order = np.array([2, 2, 0, 4])
+    q, k = circle_heads(order, 5, scale=7.0)
+    apart = np.arange(5) - order[:, None]
+    wanted = 7.0 * np.cos(2 * np.pi * apart / 5)
+    assert np.allclose(scores(q, k), wanted, rtol=0, atol=1e-12)
+    assert np.allclose(np.linalg.norm(k, axis=1), 1)
 
 
 def test_several_queries_may_want_one_key():
