@@ -193,7 +193,7 @@ def test_exercise_a_symmetric_form_without_sharing():
 
 
 @pytest.mark.claim("obs-direction-tied")
-def test_separate_finds_the_previous_token():
+def test_a_separate_head_finds_the_previous_token():
     _, found = trained("separate", 120)
     assert found["accuracy"] > 0.95
     assert found["previous"] > 0.65
@@ -202,7 +202,7 @@ def test_separate_finds_the_previous_token():
 
 
 @pytest.mark.claim("obs-direction-tied")
-def test_tied_does_not():
+def test_a_tied_head_does_not_find_the_previous_token():
     _, found = trained("tied", 160)
     assert found["accuracy"] < 0.5
     assert found["itself"] > found["previous"]

@@ -53,7 +53,7 @@ def trained(name, steps=80):
 
 
 @pytest.mark.claim("def-circuits")
-def test_hand_example():
+def test_circuits_of_the_example_by_hand():
     A = np.array([[1 / 2, 1 / 2], [1 / 4, 3 / 4]])
     X = np.array([[1.0, 3], [5, 3]])
     for W_V, W_O, OV, written in (
@@ -129,7 +129,7 @@ def test_bias_of_the_output_is_added_once():
 
 
 @pytest.mark.claim("prop-gauge")
-def test_gauge():
+def test_another_gauge_gives_the_same_output():
     p = MultiHeadParameters.init(8, 4, bias=False, seed=1)
     rng = np.random.default_rng(2)
     G, F = rng.standard_normal((2, 4, 2, 2)) + 3 * np.eye(2)
@@ -217,7 +217,7 @@ def test_only_the_keys_of_layer_two_need_layer_one():
 
 
 @pytest.mark.claim("obs-routing-layers")
-def test_one_layer_does_not():
+def test_one_layer_does_not_learn_the_rule():
     _, (accuracy, _, induction) = trained("one layer")
     assert accuracy < 0.4
     assert np.mean(induction[0]) < 0.2

@@ -210,7 +210,7 @@ def test_the_example_of_two_heads():
 
 
 @pytest.mark.claim("def-hard-concrete")
-def test_the_gate_of_the_exercise():
+def test_a_hard_concrete_gate_by_hand():
     zero = torch.zeros((), dtype=torch.float64)
     at = [
         float(hard_concrete(zero, torch.tensor(u, dtype=torch.float64)))

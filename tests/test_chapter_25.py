@@ -37,7 +37,7 @@ def values(key):
 
 
 @pytest.mark.claim("prop-rank-raised")
-def test_example_by_hand():
+def test_scores_of_rank_one_give_weights_of_rank_three_by_hand():
     q = np.array([[0.0], [1.0], [2.0]])
     k = np.log(2) * q
     A = attention_weights(q, k)

@@ -85,7 +85,7 @@ V = np.array([[5.0, 0], [0, 5], [8, -1]])
 
 
 @pytest.mark.claim("def-fast-delta")
-def test_the_example_by_hand():
+def test_adding_and_the_delta_rule_by_hand():
     two = write_sum(K[:2], V[:2])
     assert np.array_equal(two, 5 * np.eye(2))
     assert_close(read(two, K)[2], np.array([3.0, 4]))

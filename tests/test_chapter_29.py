@@ -47,7 +47,7 @@ def full(T, D=64):
 
 
 @pytest.mark.claim("def-cost-sparse")
-def test_counts_by_hand():
+def test_pairs_of_a_window_and_a_global_token_by_hand():
     mask = union_of_masks(
         window_mask(6, before=1, after=1), global_mask(6, 1)
     )

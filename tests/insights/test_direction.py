@@ -43,7 +43,7 @@ def test_the_form_gives_every_score():
 
 
 @pytest.mark.claim("def-score-form")
-def test_two_parts():
+def test_the_two_parts_are_symmetric_and_skew_and_orthogonal():
     M = score_form(W_Q, W_K)
     S, N = symmetric_and_skew(M)
     assert_near(S + N, M)
@@ -55,7 +55,7 @@ def test_two_parts():
 
 
 @pytest.mark.claim("def-score-form")
-def test_share_by_hand():
+def test_the_skew_share_by_hand():
     M = np.array([[1.0, 2], [0, 1]])
     assert skew_share(M) == pytest.approx(1 / 3)
     both = np.stack([np.eye(2), np.array([[0.0, 1], [-1, 0]])])

@@ -56,7 +56,7 @@ def test_circuits_of_each_head():
 
 @pytest.mark.claim("prop-circuits")
 @pytest.mark.parametrize("mask", [None, MASK])
-def test_writes_add_up(mask):
+def test_what_heads_write_adds_up_to_the_output(mask):
     for p in (PLAIN, parameters(**SAME)):
         writes = head_writes(p, X, mask=mask)
         assert writes.shape == (2, 3, 7, 5)
