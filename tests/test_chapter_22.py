@@ -39,16 +39,21 @@ def assert_near(x, y, tolerance=1e-12):
     np.testing.assert_allclose(x, y, rtol=0, atol=tolerance)
 
 
+def values(key):
+    return np.array(STORED[key].values)
+
+
 @cache
-def trained(name):
-    network = train_network(name, seed=5, steps=110)
+def trained(name, steps=80):
+    network = train_network(name, seed=5, steps=steps)
     return network, measure_network(network, seed=6)
 
 
 # ---- circuits ----
 
 
-def test_hand_example():
+@pytest.mark.claim("def-circuits")
+def test_circuits_of_the_example_by_hand():
     A = np.array([[1 / 2, 1 / 2], [1 / 4, 3 / 4]])
     X = np.array([[1.0, 3], [5, 3]])
     for W_V, W_O, OV, written in (
@@ -95,17 +100,25 @@ def test_network_by_hand():
     assert np.linalg.matrix_rank(circuits(first)[1][0]) == 3
 
 
+@pytest.mark.claim("prop-circuits")
 def test_ranks_and_what_a_head_does_not_notice():
     p = MultiHeadParameters.init(64, 8, bias=False, seed=0)
     x = np.random.default_rng(0).standard_normal((64, 64))
     ranks = [np.linalg.matrix_rank(w, tol=1e-9) for w in head_writes(p, x)]
     assert ranks == [8] * 8
     assert np.linalg.matrix_rank(self_attention(p, x)) == 64
-    W_V = p.head(0).W_V
-    unseen = np.linalg.svd(W_V.T)[2][8:]  # what W_V maps to 0
-    assert_near(unseen @ circuits(p)[1][0], 0)
+    for i, written in enumerate(head_writes(p, x)):
+        QK, OV = (circuit[i] for circuit in circuits(p))
+        assert np.linalg.matrix_rank(QK, tol=1e-9) == 8
+        assert np.linalg.matrix_rank(OV, tol=1e-9) == 8
+        own = p.head(i)
+        span = np.concatenate([own.W_O, written])
+        assert np.linalg.matrix_rank(span, tol=1e-9) == 8
+        unseen = np.linalg.svd(own.W_V.T)[2][8:]  # what W_V maps to 0
+        assert_near(unseen @ OV, 0)
 
 
+@pytest.mark.claim("prop-circuits")
 def test_bias_of_the_output_is_added_once():
     p = MultiHeadParameters.init(8, 4, seed=1)
     p.b_O[:] = 1.0
@@ -115,7 +128,8 @@ def test_bias_of_the_output_is_added_once():
     assert not np.allclose(whole, parts + 4 * p.b_O)
 
 
-def test_gauge():
+@pytest.mark.claim("prop-gauge")
+def test_another_gauge_gives_the_same_output():
     p = MultiHeadParameters.init(8, 4, bias=False, seed=1)
     rng = np.random.default_rng(2)
     G, F = rng.standard_normal((2, 4, 2, 2)) + 3 * np.eye(2)
@@ -151,6 +165,7 @@ def test_a_virtual_head_is_no_softmax_of_pairs():
 # ---- one head cannot ----
 
 
+@pytest.mark.claim("prop-one-head")
 @pytest.mark.parametrize("seed", range(20))
 def test_margins_of_one_head_balance(seed):
     """R m is a sum over pairs: it is the same for sequences 1 and 4 together as for 2 and 3."""
@@ -175,8 +190,9 @@ def test_margins_of_one_head_balance(seed):
     assert abs((R * m) @ SIGNS) > 1e-6  # no such law for two heads
 
 
+@pytest.mark.claim("prop-one-head")
 def test_two_heads_learn_the_four_and_one_does_not():
-    one, two = (fit_swapped(heads, seed=1, steps=300) for heads in (1, 2))
+    one, two = (fit_swapped(heads, seed=1, steps=150) for heads in (1, 2))
     assert sum(m > 1 for m in one) == 2
     assert sum(m > 1 for m in two) == 4
 
@@ -184,28 +200,42 @@ def test_two_heads_learn_the_four_and_one_does_not():
 # ---- what is trained ----
 
 
+@pytest.mark.claim("obs-routing-layers")
 def test_two_layers_learn_the_rule():
-    network, (accuracy, previous, induction) = trained("two layers")
-    assert accuracy > 0.95
+    _, (accuracy, previous, induction) = trained("two layers")
+    assert accuracy > 0.85
     assert np.mean(previous[0]) > 2 * np.mean(previous[1])
-    assert np.mean(induction[1]) > 0.5 > 0.15 > np.mean(induction[0])
-    cut = without_composition(network, seed=6)
-    assert cut["keys"] < 0.4
-    assert cut["queries"] > 0.8
-    assert cut["values"] > 0.9
+    assert np.mean(induction[1]) > 0.4 > 0.15 > np.mean(induction[0])
 
 
-def test_one_layer_does_not():
+@pytest.mark.claim("obs-routing-composition")
+def test_only_the_keys_of_layer_two_need_layer_one():
+    cut = without_composition(trained("two layers")[0], seed=6)
+    assert cut["keys"] < 0.3
+    assert cut["queries"] > 0.75
+    assert cut["values"] > 0.8
+
+
+@pytest.mark.claim("obs-routing-layers")
+def test_one_layer_does_not_learn_the_rule():
     _, (accuracy, _, induction) = trained("one layer")
-    assert accuracy < 0.7
-    assert np.mean(induction[0]) < 0.3
+    assert accuracy < 0.4
+    assert np.mean(induction[0]) < 0.2
 
 
+@pytest.mark.claim("obs-routing-wide")
+@pytest.mark.slow
+def test_control_twice_the_width_does_not_help_as_soon():
+    _, (accuracy, _, _) = trained("one layer, twice as wide")
+    assert accuracy < 0.4
+
+
+@pytest.mark.claim("obs-routing-keys")
 def test_control_one_layer_whose_keys_know_the_token_before():
     _, (accuracy, _, induction) = trained(
-        "one layer, keys from the row before"
+        "one layer, keys from the row before", 40
     )
-    assert accuracy > 0.95
+    assert accuracy > 0.9
     assert np.mean(induction[0]) > 0.5
 
 
@@ -218,7 +248,7 @@ def test_one_head_silenced_is_hardly_missed():
             layers = list(network.layers)
             layers[n] = replace(layer, W_O=W_O)
             silent = replace(network, layers=tuple(layers))
-            assert measure_network(silent, seed=6)[0] > 0.75
+            assert measure_network(silent, seed=6)[0] > 0.5
 
 
 def test_first_layer_silenced_is_keys_cut_off():
@@ -232,29 +262,47 @@ def test_first_layer_silenced_is_keys_cut_off():
 # ---- what is stored ----
 
 
-def test_stored_over_seeds():
-    assert len(STORED.seeds) >= 5
-
-    def least(key):
-        return min(STORED[key].values)
-
-    def most(key):
-        return max(STORED[key].values)
-
-    assert least("two_accuracy") > 0.98
-    assert most("one_accuracy") < 0.7
-    assert most("wide_accuracy") < 0.7
-    assert most("long_accuracy") < 0.9
-    assert least("long_accuracy") > most("wide_accuracy")  # it creeps up
-    assert least("shifted_accuracy") > 0.98
-    assert most("cut_keys") < 0.4
-    assert least("cut_queries") > 0.9
-    assert least("cut_values") > 0.9
+def test_identities_and_ranks_over_the_seeds():
     for key in ("sum_error", "circuits_error", "gauge_error"):
-        assert most(key) < 1e-11
-    assert set(STORED["head_rank"].values) == {8}
-    assert set(STORED["output_rank"].values) == {64}
-    assert most("swapped_one") <= 2
-    assert least("swapped_two") == 4
-    assert least("two_first_previous") > 2 * most("two_second_previous")
-    assert least("two_second_induction") > 3 * most("one_induction")
+        assert values(key).max() < 1e-11
+    assert set(values("head_rank")) == {8}
+    assert set(values("output_rank")) == {64}
+    assert values("swapped_one").max() <= 2
+    assert values("swapped_two").min() == 4
+
+
+@pytest.mark.claim("obs-routing-layers")
+def test_over_the_seeds_two_layers_learn_and_one_does_not():
+    assert len(STORED.seeds) >= 5
+    assert values("two_accuracy").min() > 0.98
+    assert values("two_second_induction").min() > 0.6
+    assert values("one_accuracy").max() < 0.5
+    assert (
+        values("two_first_previous").min()
+        > 2 * values("two_second_previous").max()
+    )
+    assert values("two_second_induction").min() > (
+        3 * values("one_induction").max()
+    )
+
+
+@pytest.mark.claim("obs-routing-wide")
+def test_over_the_seeds_a_wide_layer_is_late_and_on_its_way():
+    near = values("wide_accuracy") - values("one_accuracy").mean()
+    assert (np.abs(near) < 0.1).all()
+    assert values("long_accuracy").min() > values("wide_accuracy").max()
+    assert values("long_accuracy").min() > 0.6
+    assert values("long_accuracy").max() < 0.9
+
+
+@pytest.mark.claim("obs-routing-keys")
+def test_over_the_seeds_keys_from_the_row_before_are_enough():
+    assert values("shifted_accuracy").min() > 0.98
+    assert values("shifted_induction").min() > 0.7
+
+
+@pytest.mark.claim("obs-routing-composition")
+def test_over_the_seeds_only_the_keys_need_layer_one():
+    assert values("cut_keys").max() < 0.2
+    assert values("cut_queries").min() > 0.98
+    assert values("cut_values").min() > 0.98

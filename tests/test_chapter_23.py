@@ -50,8 +50,8 @@ def stored(key):
     return np.array(STORED[key].values)
 
 
-def kept(gone):
-    return exact_match(gated(MODEL, gates_without(MODEL, gone)), TEST)
+def kept(gone, test=TEST):
+    return exact_match(gated(MODEL, gates_without(MODEL, gone)), test)
 
 
 # ---- the claims, over the seeds ----
@@ -62,7 +62,8 @@ def test_at_least_five_models_that_know_the_task():
     assert stored("accuracy").min() >= 0.98
 
 
-def test_cross_attention_is_worse_than_the_encoder_and_in_part_than_the_decoder():
+@pytest.mark.claim("obs-pruning-kinds")
+def test_over_the_seeds_cross_attention_is_worse_than_the_encoder_and_in_part_than_the_decoder():
     for percent, worse_than_decoder in ((50, 4), (75, 2)):
         cross, encoder, decoder = (
             stored(f"{kind}_{percent}")
@@ -83,8 +84,10 @@ def test_most_heads_can_go_alone():
     assert stored("single_share").min() > 0.7
 
 
-def test_importance_measured_once_beats_chance_in_every_model():
+@pytest.mark.claim("obs-pruning-order")
+def test_over_the_seeds_importance_measured_once_beats_chance():
     for percent in (25, 33):
+        assert stored(f"once_{percent}").mean() > 0.9
         assert (
             stored(f"once_{percent}") > stored(f"random_{percent}")
         ).all()
@@ -101,13 +104,15 @@ def test_gates_keep_the_heads_that_look_at_the_right_word():
     assert (stored("gold_kept") > stored("gold_gone") + 0.05).all()
 
 
-def test_gates_leave_few_heads_and_the_task():
-    assert stored("left").max() <= 16
+@pytest.mark.claim("obs-pruning-gates")
+def test_over_the_seeds_gates_leave_few_heads_and_the_task():
+    assert stored("left").max() <= 12
     assert stored("gates_accuracy").min() > 0.85
     assert stored("left_encoder").max() <= 1
 
 
-def test_the_control_does_as_well_as_the_gates():
+@pytest.mark.claim("obs-pruning-chance")
+def test_over_the_seeds_heads_drawn_by_chance_do_as_well_as_the_gates():
     """Heads chosen by chance, trained as long: what the page says that gates do not show."""
     gates = stored("gates_accuracy")
     assert (stored("random_tuned") >= gates).all()
@@ -131,17 +136,20 @@ def test_the_curves_of_the_figure_are_those_of_the_table():
 # ---- the short version ----
 
 
-def test_what_is_left_of_this_model_without_heads_of_a_kind():
-    """With half of a kind gone cross-attention is the worst; a little further on it is the decoder, as the page says."""
-    left = {}
+@pytest.mark.claim("obs-pruning-kinds")
+def test_cross_attention_gives_way_before_the_encoder_here_too():
+    """And with three quarters gone the decoder is worse still, as the page says of this model."""
+    asked, left = tensor_batch(KNOWN[:50]), {}
     for kind in ("encoder", "decoder", "cross"):
-        order = pruning_order(MODEL, ASKED, kinds=(kind,), every=2)
+        order = pruning_order(MODEL, asked, kinds=(kind,), every=4)
         left[kind] = [kept(order[:n]) for n in (8, 12, 16)]
-    assert left["cross"][0] < min(left["encoder"][0], left["decoder"][0])
+    assert left["cross"][0] < left["encoder"][0] - 0.02
+    assert left["cross"][1] < left["encoder"][1] - 0.2
     assert left["decoder"][1] < left["cross"][1] - 0.1
     assert left["cross"][2] == 0
 
 
+@pytest.mark.claim("obs-pruning-order")
 def test_importance_orders_better_than_chance_here_too():
     chance = [
         kept(np.random.default_rng(n).permutation(48)[:16].tolist())
@@ -164,6 +172,7 @@ def test_every_cross_head_is_on_the_right_word_more_than_its_share():
     assert float(gold.min()) > 1.3 * float(share)
 
 
+@pytest.mark.claim("obs-pruning-chance")
 def test_tuning_repairs_what_chance_took():
     """A smaller version of the control: 24 heads left, 15 steps."""
     gone = np.random.default_rng(0).permutation(48)[:24].tolist()
@@ -174,6 +183,7 @@ def test_tuning_repairs_what_chance_took():
     assert exact_match(gated(tuned, gates), TEST) > kept(gone) + 0.2
 
 
+@pytest.mark.claim("obs-pruning-gates")
 def test_a_price_lowers_the_gates():
     _, gates = learn_gates(
         MODEL,
@@ -199,7 +209,8 @@ def test_the_example_of_two_heads():
     assert slopes.mean(0).tolist() == [2, 0]
 
 
-def test_the_gate_of_the_exercise():
+@pytest.mark.claim("def-hard-concrete")
+def test_a_hard_concrete_gate_by_hand():
     zero = torch.zeros((), dtype=torch.float64)
     at = [
         float(hard_concrete(zero, torch.tensor(u, dtype=torch.float64)))
@@ -227,12 +238,12 @@ def test_the_slope_is_the_product_of_output_and_gradient():
 
 def test_two_attentions_miss_their_heads_most():
     """The exercise: the best single head of each attention."""
-    best = []
+    best, few = [], tensor_batch(HELD_OUT[:100])
     for n in range(len(attentions(MODEL))):
         found = []
         for i in range(8):
             gone = [8 * n + j for j in range(8) if j != i]
-            found.append(kept(gone))
+            found.append(kept(gone, few))
         best.append(max(found))
     # the first self-attention of the decoder and the first cross-attention
     assert all(0.5 < best[n] < 0.7 for n in (2, 4))

@@ -21,9 +21,12 @@ from attention_in_detail.insights.low_rank import (
     mean_pooling,
     random_projection,
     rank_for_energy,
+    relative_error,
     spectrum_share,
+    truncated,
 )
 from attention_in_detail.insights.results import experiment
+from attention_in_detail.models.maps import stored_maps
 from tests.support import normal
 
 STORED = experiment("low_rank")
@@ -33,7 +36,8 @@ def values(key):
     return np.array(STORED[key].values)
 
 
-def test_example_by_hand():
+@pytest.mark.claim("prop-rank-raised")
+def test_scores_of_rank_one_give_weights_of_rank_three_by_hand():
     q = np.array([[0.0], [1.0], [2.0]])
     k = np.log(2) * q
     A = attention_weights(q, k)
@@ -48,6 +52,7 @@ def test_example_by_hand():
     assert np.linalg.det(A) == pytest.approx(6 / 441)
 
 
+@pytest.mark.claim("prop-rank-raised")
 @pytest.mark.parametrize("seed", range(5))
 def test_one_coordinate_is_enough_for_full_rank(seed):
     q, k = normal(5, 1, seed=seed), normal(5, 1, seed=seed + 9)
@@ -96,7 +101,8 @@ def test_the_two_tasks_want_opposite_spectra():
     assert needed["most frequent"] < 2
 
 
-def test_a_short_sequence_keeps_a_mean_and_loses_a_look_up():
+@pytest.mark.claim("obs-rank-look-up")
+def test_a_short_sequence_keeps_the_majority_and_loses_the_look_up_here_too():
     right = {}
     for task in ("look up", "most frequent"):
         pair = [
@@ -120,6 +126,40 @@ def test_a_short_sequence_keeps_a_mean_and_loses_a_look_up():
         right[task] = reader.right(test).double().mean()
     assert right["most frequent"] > 0.9
     assert right["look up"] < 0.5
+
+
+@pytest.mark.claim("obs-rank-energy")
+def test_real_weights_are_thin_and_their_shuffled_rows_are_not_here_too():
+    """On short sentences; the experiment has texts of 256 tokens."""
+    rng = np.random.default_rng(0)
+    for maps in stored_maps():
+        A = np.asarray(maps.weights, dtype=float)
+        real, shuffled = (
+            spectrum_share(x)[..., 3].mean()
+            for x in (A, rng.permuted(A, axis=-1))
+        )
+        assert real > 0.9
+        assert real > shuffled + 0.15
+        assert np.linalg.matrix_rank(A).mean() > A.shape[-1] - 1
+
+
+@pytest.mark.claim("obs-rank-factors")
+def test_real_weights_have_thin_factors_that_a_random_projection_misses():
+    for maps in stored_maps():
+        A = np.asarray(maps.weights, dtype=float)
+        V = normal(A.shape[-1], 32)
+        R = random_projection(4, A.shape[-1], seed=1)
+        best, random, uniform = (
+            np.median(relative_error(y, A @ V))
+            for y in (
+                truncated(A, 4) @ V,
+                A @ R.T @ (R @ V),
+                np.full_like(A, 1 / A.shape[-1]) @ V,
+            )
+        )
+        assert best < 0.2
+        assert best < 0.3 * uniform
+        assert random > 1
 
 
 def test_the_future_leaks_through_a_projection():
@@ -151,14 +191,16 @@ def test_in_the_limit_the_rank_is_the_number_of_winners():
 # ---- the stored experiment ----
 
 
-def test_the_softmax_raises_the_rank_of_random_and_real_heads():
+@pytest.mark.claim("obs-rank-energy")
+def test_over_the_seeds_the_softmax_raises_the_rank_of_random_and_real_heads():
     assert set(values("random_logit_rank")) == {32}
     assert set(values("random_weight_rank")) == {256}
     assert (values("real_logit_rank") <= 32).all()
     assert (values("real_full_rank") > 200).all()
 
 
-def test_real_heads_are_near_thin_and_their_shuffled_rows_are_not():
+@pytest.mark.claim("obs-rank-energy")
+def test_over_the_seeds_real_heads_are_near_thin_and_their_shuffled_rows_are_not():
     assert (values("real_energy") > 0.85).all()
     assert (values("real_energy") > values("shuffled_energy") + 0.15).all()
     assert (values("real_rank_median") < 16).all()
@@ -174,22 +216,32 @@ def test_figure_of_the_energy():
             assert energy[name][n] > energy["rows shuffled"][n] + 0.2
 
 
-def test_thin_factors_exist_and_blind_projections_do_not_find_them():
+@pytest.mark.claim("obs-rank-factors")
+def test_over_the_seeds_thin_factors_exist_and_blind_projections_do_not_find_them():
     assert (values("error_svd") < 0.15).all()
     assert (values("error_pool") > 4 * values("error_svd")).all()
     assert (values("error_pool") < values("error_uniform")).all()
     assert (values("error_learned") < values("error_pool_short")).all()
     assert (values("error_learned") > values("error_svd")).all()
     assert (values("error_random") > 1).all()
+    assert (values("error_uniform") < 1).all()
+    assert values("error_jl").mean() > 1
 
 
 def test_the_error_of_a_random_projection_is_as_predicted():
     ratio = values("error_jl") / values("jl_predicted")
     assert ((ratio > 0.7) & (ratio < 1.4)).all()
+
+
+@pytest.mark.claim("obs-rank-rows")
+def test_over_the_seeds_as_many_rows_as_the_proof_takes_are_not_enough():
     # n = 256, epsilon = 1/2: 5 ln n / (1/4 - 1/8)
     assert np.ceil(5 * np.log(256) / (1 / 4 - 1 / 8)) == 222
+    assert (values("jl_222") > 1 / 2).sum() == 4
+    assert values("jl_222").mean() > 0.7
 
 
+@pytest.mark.claim("obs-rank-rows")
 @pytest.mark.parametrize("k", [1, 8, 222, 4000])
 def test_no_number_of_rows_is_enough_where_values_cancel(k):
     a, w = np.array([[1 / 2, 1 / 2]]), np.array([[1.0], [-1.0]])
@@ -201,10 +253,12 @@ def test_no_number_of_rows_is_enough_where_values_cancel(k):
         assert abs(wrong) > 1e-6
 
 
-def test_stored_readers():
+@pytest.mark.claim("obs-rank-look-up")
+def test_over_the_seeds_a_short_sequence_keeps_the_majority_and_loses_the_look_up():
     assert (values("look_up_full") > 0.98).all()
     assert (values("look_up_8") < 0.45).all()
     assert (values("frequent_1") > 0.95).all()
+    assert (values("frequent_8") > 0.95).all()
     assert (values("look_up_rank") > 25).all()
     assert (values("frequent_rank") < 2).all()
     means = [STORED[f"look_up_{k}"].mean for k in (1, 4, 8, 16, 32)]

@@ -54,6 +54,7 @@ def test_the_columns_of_the_memory_are_the_colours():
 # Two ways to compute one thing
 
 
+@pytest.mark.claim("prop-fast-equal")
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("normalized", [False, True])
 def test_linear_attention_is_a_memory_of_outer_products(seed, normalized):
@@ -83,7 +84,8 @@ K = np.array([[1, 0], [0, 1], [0.6, 0.8]])
 V = np.array([[5.0, 0], [0, 5], [8, -1]])
 
 
-def test_the_example_by_hand():
+@pytest.mark.claim("def-fast-delta")
+def test_adding_and_the_delta_rule_by_hand():
     two = write_sum(K[:2], V[:2])
     assert np.array_equal(two, 5 * np.eye(2))
     assert_close(read(two, K)[2], np.array([3.0, 4]))
@@ -106,12 +108,14 @@ def test_one_more_write():
 # How much fits
 
 
+@pytest.mark.claim("prop-fast-capacity", "obs-fast-wall")
 @pytest.mark.parametrize("n", [1, 8, 31, 32])
 def test_orthonormal_keys_are_read_exactly(n):
     keys, (_, values) = orthonormal(n), pairs(n)
     assert recall_error(read(write_sum(keys, values), keys), values) < 1e-14
 
 
+@pytest.mark.claim("prop-fast-capacity", "obs-fast-wall")
 @pytest.mark.parametrize("n", [8, 32, 64, 128])
 def test_random_keys_err_by_the_root_of_n_less_one_over_d(n):
     def squared(seed):
@@ -124,6 +128,7 @@ def test_random_keys_err_by_the_root_of_n_less_one_over_d(n):
     assert over_seeds(squared, 30) == pytest.approx(wanted, rel=0.06)
 
 
+@pytest.mark.claim("prop-fast-capacity")
 @pytest.mark.parametrize("n", [40, 64, 128])
 def test_no_matrix_beats_the_bound(n):
     def squared(seed):
@@ -137,14 +142,40 @@ def test_no_matrix_beats_the_bound(n):
     assert over_seeds(squared) == pytest.approx(1 - d / n, rel=0.06)
 
 
+@pytest.mark.claim("prop-fast-capacity")
+def test_for_other_keys_the_best_matrix_is_no_better():
+    """Orthonormal keys, then random ones; and keys that span fewer dimensions."""
+    n, found = 64, {"orthonormal": [], "narrow": []}
+    for seed in range(10):
+        keys, values = pairs(n, seed)
+        first = np.concatenate([orthonormal(d, seed), keys[d:]])
+        narrow = keys * (np.arange(d) < d // 2)
+        for name, k in (("orthonormal", first), ("narrow", narrow)):
+            best = k @ (np.linalg.pinv(k) @ values)
+            found[name].append(recall_error(best, values) ** 2)
+    assert np.mean(found["orthonormal"]) == pytest.approx(0.5, rel=0.06)
+    assert np.mean(found["narrow"]) == pytest.approx(0.75, rel=0.06)
+
+
 def test_up_to_the_width_the_best_matrix_reads_all():
     keys, values = pairs(32)
     best = keys @ (np.linalg.pinv(keys) @ values)
     assert recall_error(best, values) < 1e-9
 
 
-def test_there_is_a_wall_for_orthonormal_keys_and_none_for_random_ones():
-    assert STORED["orthonormal_32"].text("most").endswith("10⁻¹⁶")
+@pytest.mark.claim("obs-fast-wall")
+def test_eight_pairs_beyond_the_wall_the_error_is_there():
+    def error(seed):
+        keys, values = pairs(40, seed)
+        keys = np.concatenate([orthonormal(d, seed), keys[d:]])
+        return recall_error(read(write_sum(keys, values), keys), values)
+
+    assert over_seeds(error) == pytest.approx(0.67, abs=0.05)
+
+
+@pytest.mark.claim("obs-fast-wall")
+def test_over_the_seeds_there_is_a_wall_for_orthonormal_keys_and_none_for_random_ones():
+    assert max(STORED["orthonormal_32"].values) < 1e-14
     assert min(STORED["orthonormal_40"].values) > 0.6
     random = [STORED[f"random_{n}"].mean for n in (8, 16, 32, 64, 128)]
     assert random[0] > 0.4
@@ -192,6 +223,7 @@ def test_softmax_attention_tells_the_same_keys_apart(n):
 # The delta rule
 
 
+@pytest.mark.claim("prop-fast-delta")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_newest_pair_is_exact_and_orthogonal_keys_stay(seed):
     keys, values = pairs(50, seed)
@@ -203,6 +235,7 @@ def test_the_newest_pair_is_exact_and_orthogonal_keys_stay(seed):
     assert_close(read(after, other), read(before, other), 1e-12)
 
 
+@pytest.mark.claim("prop-fast-delta", "obs-fast-rewrite")
 @pytest.mark.parametrize("times", [2, 8])
 def test_orthonormal_keys_read_their_latest_value(times):
     draw = np.random.default_rng(times)
@@ -220,7 +253,8 @@ def test_orthonormal_keys_read_their_latest_value(times):
     )
 
 
-def test_rewriting_over_the_seeds():
+@pytest.mark.claim("obs-fast-rewrite")
+def test_over_the_seeds_the_delta_rule_corrects_what_was_written():
     for m in (2, 4, 8):
         assert max(STORED[f"rewrite_delta_orthonormal_{m}"].values) < 1e-14
         assert STORED[f"rewrite_sum_orthonormal_{m}"].mean == pytest.approx(
@@ -232,6 +266,7 @@ def test_rewriting_over_the_seeds():
     assert grows[-1] > 2.5
 
 
+@pytest.mark.claim("obs-fast-room")
 def test_the_delta_rule_favours_the_new_and_holds_no_more():
     keys, values = pairs(64)
     found = read(write_by_delta(keys, values), keys)
@@ -246,6 +281,7 @@ def test_the_delta_rule_favours_the_new_and_holds_no_more():
     assert max(STORED["delta_64"].values) < min(STORED["random_64"].values)
 
 
+@pytest.mark.claim("obs-fast-room")
 @pytest.mark.parametrize("n", [32, 64, 128])
 def test_of_its_best_size_adding_errs_as_little_as_the_delta_rule(n):
     m = (n - 1) / d
@@ -302,7 +338,8 @@ def test_repeated_passes_fill_what_fits(n):
 # Feature maps
 
 
-def test_dpfp_makes_room_and_elu_takes_it():
+@pytest.mark.claim("obs-fast-maps")
+def test_over_the_seeds_dpfp_makes_room_and_elu_takes_it():
     error = {
         (name, rule): STORED[f"map_{name}_{rule}"].mean
         for name in ("identity", "elu", "dpfp1", "dpfp2", "dpfp3")
@@ -314,6 +351,29 @@ def test_dpfp_makes_room_and_elu_takes_it():
     assert error["elu", "sum"] > 3 * error["identity", "sum"]
     assert error["dpfp3", "sum"] > 1
     assert STORED["map_elu_normalized"].mean > 0.9
+
+
+@pytest.mark.claim("obs-fast-maps")
+def test_dpfp_makes_room_and_elu_takes_it_here_too():
+    keys, values = pairs(64)
+    keys = keys * np.sqrt(d)
+    found = {
+        (name, write): recall_error(read(write(k, values), k), values)
+        for name, k in (
+            ("none", unit_rows(keys)),
+            ("dpfp", unit_rows(dpfp(keys, 3))),
+            ("elu", unit_rows(elu_plus_one(keys))),
+        )
+        for write in (write_sum, write_by_delta)
+    }
+    for name, rule, low, high in (
+        ("none", write_by_delta, 0.9, 1.15),
+        ("dpfp", write_by_delta, 0.5, 0.75),
+        ("none", write_sum, 1.2, 1.6),
+        ("dpfp", write_sum, 0.9, 1.35),
+        ("elu", write_sum, 4, 7),
+    ):
+        assert low < found[name, rule] < high
 
 
 def test_what_the_maps_do_to_products():

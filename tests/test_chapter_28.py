@@ -95,6 +95,19 @@ def test_ex_transfer_scale():
     assert abs(right["wider"] - right["glorot"]) < 0.12
 
 
+@pytest.mark.claim("obs-transfer-small")
+def test_shuffled_layers_of_the_usual_size_read_more_than_narrow_ones():
+    """In small, and with nothing learned before."""
+    torch.manual_seed(0)
+    layers = [EncoderLayer(32, 4, norm_first=True).double()]
+    right = {}
+    for how in ("scrambled", "narrow"):
+        model = RowReader(restart(layers, how, seed=0), seed=0)
+        tune(model, TUNED, seed=0, steps=70, learning_rate=3e-2)
+        right[how] = accuracy(model, seed=1, count=500)
+    assert 0.2 < right["narrow"] < right["scrambled"] - 0.1
+
+
 def test_ex_transfer_gain():
     """A number on the gain of a pre-norm is the same number on three projections."""
     torch.manual_seed(0)
@@ -141,8 +154,7 @@ def test_the_small_layers_had_learned_to_copy(stored):
     assert values(stored, "copying").min() > 0.97
 
 
-@pytest.mark.parametrize("size", ["small_norms_in_out", "real_fast"])
-def test_shuffled_is_as_good_and_narrow_is_not(stored, size):
+def assert_shuffled_is_as_good_and_narrow_is_not(stored, size):
     found = {how: values(stored, f"{size}_{how}") for how in STARTS}
     gap = found["pretrained"].mean() - found["scrambled"].mean()
     assert -0.06 < gap < 0.01
@@ -150,7 +162,24 @@ def test_shuffled_is_as_good_and_narrow_is_not(stored, size):
     assert abs(found["glorot"].mean() - found["pretrained"].mean()) < 0.05
 
 
-def test_at_the_lower_rate_pretrained_is_ahead_in_every_seed(stored):
+@pytest.mark.claim("obs-transfer-small")
+def test_over_the_seeds_shuffled_small_layers_serve_as_well(stored):
+    assert_shuffled_is_as_good_and_narrow_is_not(
+        stored, "small_norms_in_out"
+    )
+
+
+@pytest.mark.claim("obs-transfer-real")
+def test_over_the_seeds_shuffled_layers_of_a_real_encoder_read_as_well(
+    stored,
+):
+    assert_shuffled_is_as_good_and_narrow_is_not(stored, "real_fast")
+
+
+@pytest.mark.claim("obs-transfer-slow")
+def test_at_the_lower_rate_pretrained_is_a_little_ahead_in_every_seed(
+    stored,
+):
     ahead = values(stored, "real_slow_pretrained") - values(
         stored, "real_slow_scrambled"
     )
@@ -160,15 +189,19 @@ def test_at_the_lower_rate_pretrained_is_ahead_in_every_seed(stored):
     assert narrow.max() < 0.3
 
 
-def test_frozen_layers_do_not_match_whole_training_here(stored):
+@pytest.mark.claim("obs-transfer-small")
+def test_over_the_seeds_frozen_layers_do_not_match_whole_training(stored):
     whole = values(stored, "small_all_pretrained")
     frozen = values(stored, "small_norms_in_out_pretrained")
     assert (whole - frozen).min() > 0.1
     assert values(stored, "small_all_narrow").mean() > 0.75
 
 
+@pytest.mark.claim("obs-transfer-norms")
 @pytest.mark.parametrize("how", ["pretrained", "scrambled"])
-def test_norms_help_most_where_the_input_is_frozen(stored, how):
+def test_over_the_seeds_norms_help_most_where_the_input_is_frozen(
+    stored, how
+):
     alone = values(stored, f"small_norms_out_{how}") - values(
         stored, f"small_out_{how}"
     )

@@ -24,6 +24,7 @@ from attention_in_detail.insights.quadratic_cost import (
 )
 from attention_in_detail.insights.results import experiment
 from attention_in_detail.parallelism import attention_cost
+from tests.support import normal
 
 STORED = experiment("quadratic_cost")
 PATTERNS = (
@@ -45,7 +46,8 @@ def full(T, D=64):
     return attention_cost(T, T, D, D).multiply_adds
 
 
-def test_counts_by_hand():
+@pytest.mark.claim("def-cost-sparse")
+def test_pairs_of_a_window_and_a_global_token_by_hand():
     mask = union_of_masks(
         window_mask(6, before=1, after=1), global_mask(6, 1)
     )
@@ -54,6 +56,7 @@ def test_counts_by_hand():
     assert full(6) == 4608
 
 
+@pytest.mark.claim("def-cost-linear")
 def test_linear_attention_by_hand():
     q, k, v = (
         np.array([[0.0]]),
@@ -61,6 +64,32 @@ def test_linear_attention_by_hand():
         np.array([[3.0], [6]]),
     )
     assert linear_attention_to_all(q, k, v) == pytest.approx(5)
+
+
+@pytest.mark.claim("prop-cost-linear")
+def test_the_weights_of_linear_attention_are_positive_and_of_low_rank():
+    q, k = 2 * normal(40, 5), 2 * normal(40, 5, seed=1)
+    # Values of the identity give back the weights.
+    A = linear_attention_to_all(q, k, np.eye(40))
+    assert (A > 0).all()
+    assert np.allclose(A.sum(axis=1), 1)
+    assert np.linalg.matrix_rank(A) == 5
+    assert np.linalg.matrix_rank(attention(q, k, np.eye(40))) > 30
+
+
+@pytest.mark.claim("def-cost-sparse")
+def test_big_birds_pattern_is_a_union_of_three():
+    T, g, r = 40, 2, 3
+    known = union_of_masks(
+        window_mask(T, before=1, after=1), global_mask(T, g)
+    )
+    pattern = union_of_masks(
+        known, random_mask(T, r, seed=0, besides=known)
+    )
+    near = np.abs(np.subtract.outer(np.arange(T), np.arange(T))) <= 1
+    near[:g] = near[:, :g] = True
+    assert (pattern >= near).all()
+    assert ((pattern & ~near).sum(axis=1)[g:] == r).all()
 
 
 def test_where_the_counts_cross():
@@ -134,6 +163,7 @@ def test_the_softmax_has_features_without_end():
     assert found == pytest.approx(np.exp(0.7 * 1.3))
 
 
+@pytest.mark.claim("obs-cost-mixtures", "obs-cost-patterns")
 @pytest.mark.parametrize(
     ("name", "look_up", "frequent"),
     [
@@ -142,7 +172,7 @@ def test_the_softmax_has_features_without_end():
         ("linear", False, True),
     ],
 )
-def test_what_each_form_learns(name, look_up, frequent):
+def test_what_each_form_learns_here_too(name, look_up, frequent):
     near = torch.asarray(window_mask(16, before=3, after=2))
     mix = {
         "full": attention,
@@ -153,7 +183,7 @@ def test_what_each_form_learns(name, look_up, frequent):
         ("look up", look_up),
         ("most frequent", frequent),
     ):
-        reader = train_reader(task, mix, S=16, D=16, seed=0, steps=200)
+        reader = train_reader(task, mix, S=16, D=16, seed=0, steps=160)
         test = draw_items(
             task, 64, 16, 16, torch.Generator().manual_seed(1)
         )
@@ -163,6 +193,7 @@ def test_what_each_form_learns(name, look_up, frequent):
 # ---- the stored experiment ----
 
 
+@pytest.mark.claim("obs-cost-heads")
 def test_patterns_of_like_density():
     for name in ("big_bird", "no_global", "wide_window", "many_random"):
         assert (abs(values(f"density_{name}") - 0.41) < 0.04).all()
@@ -178,7 +209,8 @@ def test_random_pairs_cover_what_their_density_says():
         )
 
 
-def test_what_real_heads_lose():
+@pytest.mark.claim("obs-cost-heads")
+def test_over_the_seeds_near_and_far_keys_keep_most_of_real_heads():
     mean = {
         name: STORED[f"cosine_{name}"].mean
         for name in (
@@ -206,14 +238,20 @@ def test_what_real_heads_lose():
     ).all()
 
 
-def test_what_trained_readers_lose():
+@pytest.mark.claim("obs-cost-mixtures")
+def test_over_the_seeds_mixtures_keep_the_majority_and_lose_the_look_up():
     assert (values("look_up_full") > 0.98).all()
-    for name in ("big_bird", "window", "random", "linformer", "linear"):
+    for name in ("linformer", "linear"):
         assert (values(f"look_up_{name}") < 0.6).all()
     for name in ("full", "linformer", "linear"):
-        assert (values(f"frequent_{name}") > 0.9).all()
+        assert (values(f"frequent_{name}") > 0.95).all()
+
+
+@pytest.mark.claim("obs-cost-patterns")
+def test_over_the_seeds_patterns_lose_both_in_one_layer():
     for name in ("big_bird", "window", "random"):
-        assert (values(f"frequent_{name}") < 0.85).all()
+        assert (values(f"look_up_{name}") < 0.55).all()
+        assert (values(f"frequent_{name}") < 0.75).all()
         assert (values(f"frequent_{name}") > 0.5).all()
     # What lies on 12 open pairs of 32 is found, the rest guessed.
     assert 12 / 32 + 20 / 32 / 8 == 29 / 64
@@ -222,8 +260,11 @@ def test_what_trained_readers_lose():
     assert STORED["look_up_big_bird"].mean > 29 / 64
 
 
-def test_ratios_of_time_at_4096():
-    assert (values("ratio_linear") > 5).all()
+@pytest.mark.claim("obs-cost-time")
+def test_over_the_seeds_each_form_saves_time_at_4096():
+    assert (values("ratio_linear") > 20).all()
+    assert (values("ratio_big_bird") > 4).all()
+    assert (values("ratio_query_blocks") > 1).all()
     assert (values("ratio_linformer") > 5).all()
     mean = {
         name: STORED[f"ratio_{name}"].mean
@@ -236,7 +277,6 @@ def test_ratios_of_time_at_4096():
     drawn = random_mask(64, 2, seed=0, besides=known)
     counted = 64**2 / union_of_masks(known, drawn).sum()
     assert round(counted, 1) == 9.3
-    assert mean["query_blocks"] > 1
     for line in STORED.more["ratios"].values():
         assert len(line) == len(STORED.more["lengths"])
     # At 256 tokens little is won, and by blocks nothing.

@@ -29,6 +29,7 @@ def assert_near(x, y):
     np.testing.assert_allclose(np.asarray(x), y, rtol=0, atol=1e-12)
 
 
+@pytest.mark.claim("def-score-form")
 def test_the_form_gives_every_score():
     M = score_form(W_Q, W_K)
     assert M.shape == (6, 6)
@@ -41,7 +42,8 @@ def test_the_form_gives_every_score():
     assert_near(heads[1], heads[0].T)
 
 
-def test_two_parts():
+@pytest.mark.claim("def-score-form")
+def test_the_two_parts_are_symmetric_and_skew_and_orthogonal():
     M = score_form(W_Q, W_K)
     S, N = symmetric_and_skew(M)
     assert_near(S + N, M)
@@ -52,13 +54,15 @@ def test_two_parts():
     assert_near(1 - skew_share(M), (S**2).sum() / (M**2).sum())
 
 
-def test_share_by_hand():
+@pytest.mark.claim("def-score-form")
+def test_the_skew_share_by_hand():
     M = np.array([[1.0, 2], [0, 1]])
     assert skew_share(M) == pytest.approx(1 / 3)
     both = np.stack([np.eye(2), np.array([[0.0, 1], [-1, 0]])])
     assert np.array_equal(skew_share(both), [0, 1])
 
 
+@pytest.mark.claim("prop-cycle")
 def test_cycles_against_loops():
     found = cycle_log_ratios(A)
     assert found.shape == (2, 5, 5, 5)
@@ -72,6 +76,7 @@ def test_cycles_against_loops():
         assert_near(found[b, i, j, k], 2 * skew)
 
 
+@pytest.mark.claim("prop-reversible")
 def test_the_walk_of_symmetric_scores():
     pi = stationary_distribution(TIED)
     tied = attention_weights(X @ W_Q, X @ W_Q)

@@ -14,6 +14,7 @@ Q, K, V = (
 )
 
 
+@pytest.mark.claim("def-fast-linear", "def-fast-weights")
 @each_library
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("function", [fw.linear_attention, fw.fast_weights])
@@ -32,6 +33,7 @@ def test_both_ways_are_the_sum_over_the_steps_so_far(
     assert_close(found, wanted, 1e-13)
 
 
+@pytest.mark.claim("def-fast-linear")
 @pytest.mark.parametrize("function", [fw.linear_attention, fw.fast_weights])
 def test_a_key_of_later_has_no_part(function):
     later = K.copy()
@@ -41,6 +43,7 @@ def test_a_key_of_later_has_no_part(function):
     assert not np.allclose(one[4:], two[4:])
 
 
+@pytest.mark.claim("def-fast-weights")
 @each_library
 def test_the_sum_is_one_outer_product_a_pair(make):
     wanted = sum(
@@ -53,6 +56,7 @@ def test_the_sum_is_one_outer_product_a_pair(make):
     )
 
 
+@pytest.mark.claim("def-fast-delta")
 @each_library
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1])
 def test_the_delta_rule_adds_what_is_missing(rate, make):
@@ -120,6 +124,7 @@ def test_the_error_and_the_share_by_hand(make):
     assert fw.nearest_share(stored, stored) == 1
 
 
+@pytest.mark.claim("prop-fast-equal")
 def test_gradients_pass_through_both_ways():
     found = []
     for function in (fw.linear_attention, fw.fast_weights):

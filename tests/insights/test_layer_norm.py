@@ -124,6 +124,7 @@ def test_one_seed_gives_one_set_of_images():
 # ---- the model ----
 
 
+@pytest.mark.claim("def-frozen")
 def test_the_model_is_its_formula():
     layers = some_layers(norm_first=True)
     model = RowReader(layers, seed=0)
@@ -143,6 +144,7 @@ def numpy_parameters(layer):
     return map_arrays(layer.as_parameters(), lambda x: x.detach().numpy())
 
 
+@pytest.mark.claim("def-frozen")
 def test_every_number_is_in_exactly_one_part():
     model = RowReader(some_layers(), seed=0)
     ids = [id(x) for part in PARTS for x in model.part(part)]
@@ -151,6 +153,7 @@ def test_every_number_is_in_exactly_one_part():
     assert sum(x.numel() for x in model.part("norms")) == 5 * 2 * D
 
 
+@pytest.mark.claim("prop-column-sums")
 def test_without_layers_only_the_column_sums_count():
     """prop-column-sums: no layers, no first norm."""
     model = RowReader(some_layers(), seed=0)
@@ -254,6 +257,7 @@ def test_drawn_anew_has_its_scale(how, scale):
 # ---- tuning ----
 
 
+@pytest.mark.claim("def-frozen")
 @pytest.mark.parametrize(
     "parts",
     [("output",), ("norms", "output"), ("input", "positions"), PARTS],
@@ -280,10 +284,10 @@ def test_tuning_moves_what_is_named_and_nothing_else(parts):
 def test_tuning_learns_and_is_reproducible():
     def run():
         model = RowReader(some_layers(), seed=0)
-        return tune(model, PARTS, seed=0, steps=60, learning_rate=1e-2)
+        return tune(model, PARTS, seed=0, steps=40, learning_rate=1e-2)
 
     losses = run()
-    assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.1
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.05
     assert run() == losses
 
 

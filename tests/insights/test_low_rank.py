@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attention_in_detail import attention, attention_weights
+from attention_in_detail import attention, attention_weights, scores
 from attention_in_detail.insights.low_rank import (
     circle_heads,
     linformer_attention,
@@ -22,11 +22,13 @@ from tests.support import normal
 DIAGONAL = np.diag([4.0, 3.0, 0.0])
 
 
+@pytest.mark.claim("def-rank-energy")
 def test_energy_of_a_diagonal_by_hand():
     assert np.allclose(spectrum_share(DIAGONAL), [16 / 25, 1, 1])
     assert np.allclose(spectrum_share(DIAGONAL, power=1), [4 / 7, 1, 1])
 
 
+@pytest.mark.claim("def-rank-energy")
 def test_energy_is_what_the_best_matrix_of_the_rank_holds():
     A = normal(5, 7, 9)
     held = spectrum_share(A)
@@ -56,12 +58,14 @@ def test_rank_for_energy_by_hand():
     assert rank_for_energy(both).tolist() == [9, 1]
 
 
+@pytest.mark.claim("def-rank-linformer")
 def test_projected_attention_with_the_identity_is_attention():
     q, k, v = normal(5, 3, 4), normal(5, 7, 4), normal(5, 7, 6)
     found = linformer_attention(q, k, v, np.eye(7), np.eye(7))
     assert np.allclose(found, attention(q, k, v))
 
 
+@pytest.mark.claim("def-rank-linformer")
 def test_projected_attention_by_hand():
     q = np.array([[1.0]])
     k = np.log([[4.0], [1.0], [1.0], [1.0]])
@@ -70,6 +74,7 @@ def test_projected_attention_by_hand():
     assert np.allclose(linformer_attention(q, k, v, E, E), (2 * 3 + 15) / 3)
 
 
+@pytest.mark.claim("def-rank-linformer")
 def test_keys_and_values_have_projections_of_their_own():
     q, k, v = (torch.asarray(normal(7, 4, seed=n)) for n in range(3))
     E, F = (torch.asarray(normal(2, 7, seed=n)) for n in (3, 4))
@@ -96,6 +101,7 @@ def test_a_random_projection_keeps_lengths_in_the_mean():
     assert not np.array_equal(R[0], R[1])
 
 
+@pytest.mark.claim("prop-rank-random")
 def test_error_of_a_random_projection_is_what_many_show():
     A = attention_weights(normal(9, 3), normal(8, 3))
     V = normal(8, 2)
@@ -110,6 +116,7 @@ def test_error_of_a_random_projection_is_what_many_show():
     assert np.mean(squares) == pytest.approx(predicted, rel=0.1)
 
 
+@pytest.mark.claim("prop-rank-random")
 def test_error_of_a_random_projection_by_hand():
     A, V = np.array([[0.5, 0.5]]), np.array([[1.0], [3.0]])
     # |A|² = 1/2, |V|² = 10, |AV|² = 4
@@ -125,6 +132,7 @@ def test_errors_by_hand():
     assert total_variation(there, there[::-1].copy()) == 1
 
 
+@pytest.mark.claim("prop-rank-circle")
 @pytest.mark.parametrize("c", [1.0, 30.0, 900.0])
 def test_two_coordinates_reach_any_permutation_within_the_bound(c):
     for seed in range(5):
@@ -133,6 +141,16 @@ def test_two_coordinates_reach_any_permutation_within_the_bound(c):
         bound = 16 * math.exp(-c * (1 - math.cos(2 * math.pi / 17)))
         assert (weights[np.arange(17), order] >= 1 - bound).all()
         assert (weights.argmax(axis=1) == order).all()
+
+
+@pytest.mark.claim("prop-rank-circle")
+def test_scores_on_the_circle_are_cosines_of_the_distance():
+    order = np.array([2, 2, 0, 4])
+    q, k = circle_heads(order, 5, scale=7.0)
+    apart = np.arange(5) - order[:, None]
+    wanted = 7.0 * np.cos(2 * np.pi * apart / 5)
+    assert np.allclose(scores(q, k), wanted, rtol=0, atol=1e-12)
+    assert np.allclose(np.linalg.norm(k, axis=1), 1)
 
 
 def test_several_queries_may_want_one_key():

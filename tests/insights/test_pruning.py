@@ -62,6 +62,7 @@ def some_gates(seed=0):
 # ---- gates ----
 
 
+@pytest.mark.claim("def-gates", "prop-gates")
 @pytest.mark.parametrize("n", range(6))
 def test_a_gate_multiplies_what_its_head_adds(n):
     gates = some_gates()
@@ -76,6 +77,20 @@ def test_a_gate_multiplies_what_its_head_adds(n):
     assert torch.allclose(found, wanted, rtol=0, atol=1e-12)
 
 
+@pytest.mark.claim("prop-gates")
+def test_gates_multiply_the_rows_of_the_output_matrix_and_nothing_else():
+    gates = some_gates()
+    for n, (one, other) in enumerate(
+        zip(attentions(P), attentions(gated(P, gates)), strict=True)
+    ):
+        before, after = one[2].arrays(), other[2].arrays()
+        assert set(before) == set(after)
+        factors = gates[n].repeat_interleave(D // h)[:, None]
+        assert torch.equal(after.pop("W_O"), factors * before["W_O"])
+        for name, x in after.items():
+            assert torch.equal(x, before[name])
+
+
 def test_attentions_are_named_in_order():
     found = attentions(P)
     assert [(kind, layer) for kind, layer, _ in found] == [
@@ -86,6 +101,7 @@ def test_attentions_are_named_in_order():
     assert found[5][2] is P.decoder_layers[1].cross_attention
 
 
+@pytest.mark.claim("def-gates")
 def test_open_gates_change_nothing():
     whole = gated(P, gates_without(P, []))
     assert torch.equal(number_losses(whole, BATCH), number_losses(P, BATCH))
@@ -120,6 +136,7 @@ def test_gates_without_counts_along_the_rows():
 # ---- importance ----
 
 
+@pytest.mark.claim("def-importance")
 @pytest.mark.parametrize("gates", [None, some_gates(3)])
 def test_importance_is_the_mean_size_of_the_slope(gates):
     """Against differences: each gate a little up, a little down."""
@@ -137,6 +154,7 @@ def test_importance_is_the_mean_size_of_the_slope(gates):
             assert abs(float(found[n, i] - slope.abs().mean())) < 1e-7
 
 
+@pytest.mark.claim("def-importance")
 def test_examples_do_not_cancel():
     gates = gates_without(P, []).requires_grad_()
     number_losses(gated(P, gates), BATCH).mean().backward()
@@ -156,20 +174,21 @@ def test_the_order_starts_with_the_least_share_of_its_attention():
 
 
 def test_importance_is_measured_anew_without_the_heads_that_went():
-    gone = []
-    while len(gone) < 6 * h:
+    kinds, gone = ("decoder", "cross"), []
+    while len(gone) < 4 * h:
         raw = head_importance(P, BATCH, gates_without(P, gone)).numpy()
         norms = np.linalg.norm(raw, axis=1, keepdims=True)
         share = (raw / np.maximum(norms, 1e-30)).ravel()
-        share[gone] = np.inf
+        share[[*range(2 * h), *gone]] = np.inf
         gone.append(int(share.argmin()))
-    assert pruning_order(P, BATCH, every=1) == gone
-    assert pruning_order(P, BATCH, every=1) != pruning_order(P, BATCH)
+    assert pruning_order(P, BATCH, kinds=kinds, every=1) == gone
+    assert pruning_order(P, BATCH, kinds=kinds) != gone
 
 
 # ---- gates that are learned ----
 
 
+@pytest.mark.claim("def-hard-concrete")
 def test_hard_concrete_at_points_done_by_hand():
     """u = 1/2 and log α = 0: s = 1/2, stretched to 1/2. Far out it is cut."""
     half = torch.tensor([0.5, 0.5, 0.5]).double()
@@ -184,6 +203,7 @@ def test_hard_concrete_at_points_done_by_hand():
     assert abs(float(one) - (8 / 9 * 1.2 - 0.1)) < 1e-12
 
 
+@pytest.mark.claim("def-hard-concrete")
 @pytest.mark.parametrize("log_alpha", [-3.0, -1.0, 0.0, 2.0])
 def test_open_probability_is_how_often_a_gate_is_open(log_alpha):
     noise = torch.from_numpy(np.random.default_rng(0).random(200_000))

@@ -94,6 +94,7 @@ def test_layers_until_all_are_reached(mask, layers):
     assert layers_to_reach(mask) == layers
 
 
+@pytest.mark.claim("def-cost-sparse")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("make", [np.asarray, torch.asarray])
 def test_block_attention_is_attention_under_the_mask(make, seed):
@@ -109,6 +110,7 @@ def test_block_attention_is_attention_under_the_mask(make, seed):
     assert np.allclose(found, wanted, rtol=0, atol=1e-12)
 
 
+@pytest.mark.claim("def-cost-sparse")
 def test_what_is_shut_has_no_effect():
     pattern = window_mask(4, before=1, after=0)
     q, k, v = (normal(8, 3, seed=n) for n in range(3))
@@ -130,6 +132,7 @@ def test_query_blocks_are_attention(size):
     assert query_block_attention(q[:, :0], k, v, size=2).shape == (2, 0, 4)
 
 
+@pytest.mark.claim("def-cost-linear", "prop-cost-linear")
 def test_linear_attention_is_its_sum_over_pairs():
     q, k, v = (
         torch.asarray(3 * normal(2, rows, width))
@@ -155,6 +158,7 @@ def test_linear_attention_of_large_entries_is_finite():
     assert x.grad.isfinite().all()
 
 
+@pytest.mark.claim("obs-cost-time")
 def test_counts_are_those_of_torch():
     q, k, v = torch.ones(24, 5), torch.ones(18, 5), torch.ones(18, 7)
     E = torch.ones(4, 18)
@@ -162,6 +166,10 @@ def test_counts_are_those_of_torch():
     pairs = int(in_blocks(pattern, 1).sum()) * 4 * 3
     for function, cost in (
         (lambda: attention(q, k, v), attention_cost(24, 18, 5, 7)),
+        (
+            lambda: query_block_attention(q, k, v, size=5),
+            attention_cost(24, 18, 5, 7),
+        ),
         (
             lambda: linformer_attention(q, k, v, E, E),
             linformer_cost(24, 18, 5, 7, 4),

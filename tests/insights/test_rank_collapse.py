@@ -33,6 +33,7 @@ def pure(make=np.asarray):
 # ---- how different the rows are ----
 
 
+@pytest.mark.claim("def-collapse-residual")
 @each_library
 def test_the_two_parts_of_a_sequence(make):
     mean, residual = rc.split_rows(make(X))
@@ -40,6 +41,7 @@ def test_the_two_parts_of_a_sequence(make):
     assert_close(residual, X - X.mean(0), 1e-15)
 
 
+@pytest.mark.claim("def-collapse-residual")
 @each_library
 def test_the_relative_residual(make):
     wanted = np.linalg.norm(X - X.mean(0)) / np.linalg.norm(X)
@@ -66,6 +68,7 @@ def test_the_logarithm_of_it_reaches_below_the_precision(make):
     assert none == -math.inf
 
 
+@pytest.mark.claim("def-collapse-residual")
 @each_library
 @pytest.mark.parametrize("size", [1.0, 1e-200])
 def test_the_spread_is_the_largest_distance(size, make):
@@ -161,6 +164,7 @@ def test_residuals_follow_the_layers():
 # ---- attention in two parts ----
 
 
+@pytest.mark.claim("def-collapse-pure")
 @each_library
 @pytest.mark.parametrize("size", [1.0, 0.1, 1e-4])
 def test_in_two_parts_it_is_the_same_attention(size, make):
@@ -195,6 +199,7 @@ def test_it_has_a_gradient():
     assert residual.grad.isfinite().all()
 
 
+@pytest.mark.claim("prop-collapse-cubic")
 @each_library
 def test_the_bound_is_its_formula(make):
     wanted = 0
@@ -211,6 +216,7 @@ def test_the_bound_is_its_formula(make):
     assert rc.spread_bound(P, 1e3) == math.inf
 
 
+@pytest.mark.claim("prop-collapse-cubic")
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("size", [1e-3, 0.03, 0.3, 1.0])
 def test_no_layer_exceeds_its_bound(seed, size):

@@ -42,6 +42,7 @@ def assert_near(x, y, tolerance=1e-12):
     )
 
 
+@pytest.mark.claim("def-circuits")
 def test_circuits_of_each_head():
     QK, OV = circuits(PLAIN)
     assert QK.shape == (2, 6, 6)
@@ -53,8 +54,9 @@ def test_circuits_of_each_head():
         assert np.linalg.matrix_rank(OV[i]) == 4
 
 
+@pytest.mark.claim("prop-circuits")
 @pytest.mark.parametrize("mask", [None, MASK])
-def test_writes_add_up(mask):
+def test_what_heads_write_adds_up_to_the_output(mask):
     for p in (PLAIN, parameters(**SAME)):
         writes = head_writes(p, X, mask=mask)
         assert writes.shape == (2, 3, 7, 5)
@@ -66,6 +68,7 @@ def test_writes_add_up(mask):
     )
 
 
+@pytest.mark.claim("prop-gauge")
 def test_a_gauge_changes_numbers_and_nothing_else():
     turned = change_gauge(PLAIN, G, F)
     for name in ("W_Q", "W_K", "W_V", "W_O"):
@@ -188,6 +191,7 @@ def test_what_is_measured():
     assert set(without_composition(one, seed=3).values()) == {share}
 
 
+@pytest.mark.claim("prop-one-head")
 def test_swapped_sequences_hold_the_same_pairs():
     pairs = [set(enumerate(sequence)) for sequence in SWAPPED]
     ours = sorted([*pairs[0], *pairs[3]])

@@ -61,6 +61,7 @@ def test_products_are_those_of_the_heads():
         assert np.allclose(products[i], wanted, rtol=0, atol=1e-12)
 
 
+@pytest.mark.claim("def-shared-projections")
 def test_products_of_shared_projections():
     found = some_shared()
     for i in range(h):
@@ -70,6 +71,7 @@ def test_products_of_shared_projections():
     assert found.count == D_q * 5 + D_k * 5 + h * 5
 
 
+@pytest.mark.claim("prop-shared-exact")
 def test_all_directions_are_the_attention_as_it_stands():
     p = attention()
     whole = strongest_shared(p, D)
@@ -185,6 +187,7 @@ def test_the_root_turns_the_size_of_products_into_the_size_of_scores():
 # ---- attention with them ----
 
 
+@pytest.mark.claim("def-shared-projections")
 @pytest.mark.parametrize("K", [2, 5, 9])
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_scores_are_those_of_the_form(K, bias):
@@ -207,6 +210,7 @@ def test_the_scores_are_those_of_the_form(K, bias):
     assert np.allclose(found, wanted, rtol=0, atol=1e-12)
 
 
+@pytest.mark.claim("prop-shared-exact")
 def test_all_directions_change_nothing():
     """Not even with biases: that of the keys drops out of the softmax."""
     p = attention()
