@@ -331,9 +331,7 @@ def open_blocks(
         yield rows, open_ones
 
 
-def part_of(
-    x: Mask | Bias | None, rows: slice, columns: slice
-) -> Mask | Bias | None:
+def part_of(x: Array | None, rows: slice, columns: slice) -> Array | None:
     """Return the part of a mask or bias that belongs to a block; an axis of size 1, or none, holds for all."""
     if x is None or x.ndim == 0:
         return x
