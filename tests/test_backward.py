@@ -68,6 +68,7 @@ def by_hand(arrays, dY, given, make=np.asarray):
     return [x for x in found if x is not None]
 
 
+@pytest.mark.claim("thm-backward")
 @each_case
 @each_library
 def test_gradients_by_hand_are_those_of_autograd(make, given):
@@ -89,6 +90,7 @@ def difference(f, x, step=1e-6):
     return found
 
 
+@pytest.mark.claim("def-backward-gradient", "thm-backward")
 def test_gradients_by_hand_are_the_slopes_of_the_loss():
     inputs = {"queries": Q[0], "keys": K[0], "values": V[0]}
     inputs["bias"] = BIAS[0]
@@ -107,6 +109,7 @@ def test_gradients_by_hand_are_the_slopes_of_the_loss():
         assert_close(getattr(found, name), slopes, 1e-8)
 
 
+@pytest.mark.claim("prop-backward-softmax", "thm-backward")
 def test_gradients_by_hand_are_those_of_the_jacobian_row_by_row():
     """dz = J dα for one row, then the sums over rows, entry by entry."""
     s = 1 / math.sqrt(D_k)
@@ -139,6 +142,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.claim("thm-backward")
 @pytest.mark.parametrize("bias", [None, (S,), (T, 1), (B, 1, S), ()])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_what_was_broadcast_gets_the_sum_of_its_gradients(shapes, bias):
@@ -177,6 +181,7 @@ def empty_row(kind):
     )
 
 
+@pytest.mark.claim("rem-backward-nothing")
 @pytest.mark.parametrize("kind", ["mask", "bias"])
 @pytest.mark.parametrize("dY_there", [1.0, np.inf, np.nan])
 @each_library
@@ -197,6 +202,7 @@ def test_a_query_that_may_attend_to_nothing_passes_no_gradient(
         assert (numpy_of(found[3])[1] == 0).all()
 
 
+@pytest.mark.claim("rem-backward-nothing")
 @pytest.mark.parametrize("poison", [np.nan, np.inf])
 @pytest.mark.parametrize("kind", ["mask", "bias"])
 @each_library
@@ -228,6 +234,7 @@ def test_gradients_of_scores_and_of_biases_sum_to_zero_along_a_row():
     assert np.abs(d_bias).max() > 0.1
 
 
+@pytest.mark.claim("prop-backward-delta")
 def test_the_row_sum_is_a_dot_product_with_the_output():
     """δ needs no row of weights: Σ_j dA_ij A_ij = Σ_c dY_ic Y_ic."""
     Y, A = attention(Q, K, V, mask=MASK, return_weights=True)
@@ -279,6 +286,7 @@ def counted(call):
     return Counting.products, Counting.exponentials
 
 
+@pytest.mark.claim("prop-backward-cost")
 @pytest.mark.parametrize("sizes", [(3, 7, 9, 11), (8, 5, 4, 2)])
 def test_counts_are_those_that_the_functions_do(sizes):
     T, S, D_k, D_v = sizes
@@ -300,6 +308,7 @@ def test_counts_are_those_that_the_functions_do(sizes):
     assert kept.multiply_adds_forward == forward[0]
 
 
+@pytest.mark.claim("prop-backward-cost")
 def test_bytes_kept_are_those_of_the_weights_or_of_the_output_and_two_rows():
     Y, A = attention(Q, K, V, return_weights=True)
     sizes = (T, S, D_k, D_v)

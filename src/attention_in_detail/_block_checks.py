@@ -4,6 +4,7 @@ from typing import Any
 
 from attention_in_detail._checks import (
     check_attention,
+    kind,
     need_axes,
     need_broadcast,
     need_floating,
@@ -109,7 +110,7 @@ def check_merge(one: Any, other: Any) -> None:
             hasattr(part, field) for field in ("output", "largest", "total")
         ):
             raise TypeError(
-                f"{name} must be a PartialAttention, not {type(part).__name__}"
+                f"{name} must be a PartialAttention, not {kind(part)}"
             )
     need_one_home({"one.output": one.output, "other.output": other.output})
     for back, axis in ((2, "T"), (1, "D_v")):
