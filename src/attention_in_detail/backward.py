@@ -99,17 +99,15 @@ def attention_gradients(
     dZ = A * (dA - delta)
     dQ = (dZ @ k) * s
     dK = (dZ.mT @ q) * s
-    return AttentionGradients(
-        *(
-            None if x is None else narrowed(summed_to(dx, x.shape), x.dtype)
-            for dx, x in (
-                (dQ, queries),
-                (dK, keys),
-                (dV, values),
-                (dZ, bias),
-            )
-        )
-    )
+    found = (dQ, queries), (dK, keys), (dV, values), (dZ, bias)
+    return AttentionGradients(*(fitted(dx, x) for dx, x in found))
+
+
+def fitted(gradient: Array, x: Array | None) -> Array | None:
+    """Return the gradient of ``x`` with its shape and dtype; None where there is no ``x``."""
+    if x is None:
+        return None
+    return narrowed(summed_to(gradient, x.shape), x.dtype)
 
 
 def summed_to(
