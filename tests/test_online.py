@@ -20,6 +20,8 @@ from attention_in_detail import (
     online_attention,
     partial_attention,
 )
+from attention_in_detail._blocks import open_blocks
+from attention_in_detail.stored import stored_result
 from tests.support import (
     B,
     D_k,
@@ -463,7 +465,7 @@ def test_all_blocks_are_computed_without_an_offset(monkeypatch):
 
 def test_only_blocks_on_the_edge_have_a_causal_mask():
     cut = {"query_block": 2, "key_block": 3, "causal_offset": 2}
-    for rows, columns in online.open_blocks(10, 12, **cut):
+    for rows, columns in open_blocks(10, 12, **cut):
         for place, mask in columns:
             part = causal_mask(10, 12, offset=2)[rows, place]
             assert part.any()
@@ -486,6 +488,18 @@ def test_memory_does_not_grow_with_the_number_of_pairs():
     cut = blocks((64, 64))
     assert peak(lambda: online_attention(q, k, v, **cut)) < 1
     assert peak(lambda: attention(q, k, v)) > 1024**2 * 8 / 2**20
+
+
+def test_the_stored_measurement_says_what_the_blocks_are_for():
+    """Not a timed test: it reads what bench/online_attention.py stored."""
+    measured = stored_result("online_attention")
+    rows = {row["T"]: row for row in measured["over_lengths"]}
+    assert measured["threads"] == 1
+    assert rows[8192]["time"]["high"] < 1
+    assert rows[16384]["mib_by_blocks"] < 64
+    assert rows[8192]["mib_at_once"] > 100 * rows[8192]["mib_by_blocks"]
+    assert measured["query_block"] == online.QUERY_BLOCK
+    assert measured["key_block"] == online.KEY_BLOCK
 
 
 @pytest.mark.slow

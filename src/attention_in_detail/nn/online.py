@@ -7,17 +7,19 @@ import torch
 from torch import Tensor
 
 from attention_in_detail._arrays import as_factor, narrowed, widened
+from attention_in_detail._blocks import (
+    finite,
+    open_blocks,
+    part_of,
+    positive,
+    scored,
+)
 from attention_in_detail.backward import summed_to
 from attention_in_detail.masks import combine_masks
 from attention_in_detail.notation import Bias, Float, Mask, Scale, Size
 from attention_in_detail.online import (
     PartialAttention,
     attention_by_blocks,
-    finite,
-    open_blocks,
-    part_of,
-    positive,
-    scored,
 )
 
 __all__ = ["differentiable_by_blocks"]
