@@ -19,9 +19,9 @@ class AttentionGradients(NamedTuple):
     """The derivatives of a loss by the inputs of attention, each with the shape of its input.
 
     Attributes:
-        queries: dQ, shape (*batch, T, D_k).
-        keys: dK, shape (*batch, S, D_k).
-        values: dV, shape (*batch, S, D_v).
+        queries: dQ, shape (T, D_k) behind batch axes.
+        keys: dK, shape (S, D_k) behind batch axes.
+        values: dV, shape (S, D_v) behind batch axes.
         bias: the bias's, with its shape; None where no bias was given.
     """
 

@@ -54,12 +54,12 @@ class PartialAttention:
         y_i = \frac{1}{\ell_i} \sum_j e^{Z_{ij} - m_i}\, v_j
 
     Attributes:
-        output: attention over these keys alone, shape (\*batch, T, D_v); float32 where
-            the input was of half precision.
-        largest: m, the largest score of each query, shape (\*batch, T); −inf for a
-            query that may attend to none of these keys.
-        total: ℓ, the sum of the exponentials with m taken off, shape (\*batch, T); 0
-            for such a query.
+        output: attention over these keys alone, shape (T, D_v) behind the batch axes;
+            float32 where the input was of half precision.
+        largest: m, the largest score of each query, shape (T,) behind batch axes; −inf
+            for a query that may attend to none of these keys.
+        total: ℓ, the sum of the exponentials with m taken off, shape likewise; 0 for
+            such a query.
 
     Raises:
         TypeError: if a field is not a floating array, or libraries, dtypes or devices
@@ -70,9 +70,9 @@ class PartialAttention:
         Milakov and Gimelshein (2018), section 3; Dao et al. (2022), section 3.1.
     """
 
-    output: Float[Array, "*#batch T D_v"]
-    largest: Float[Array, "*#batch T"]
-    total: Float[Array, "*#batch T"]
+    output: Array  # (*batch, T, D_v)
+    largest: Array  # (*batch, T)
+    total: Array  # (*batch, T)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "PartialAttention":
         if args or kwargs:
