@@ -69,6 +69,10 @@ def heads_of(f, make, *arrays, **options):
     )
 
 
+def fields_of(part):
+    return part.output, part.largest, part.total
+
+
 # Every public function that takes or makes arrays: as a function of what makes them.
 CALLS = {
     "softmax": lambda a: package.softmax(a(Q), axis=1),
@@ -84,6 +88,41 @@ CALLS = {
         mask=a(MASK[:, 0]),
         bias=a(BIAS[:, 0]),
         return_weights=True,
+    ),
+    "attention_gradients": lambda a: tuple(
+        package.attention_gradients(
+            a(q),
+            a(k),
+            a(v),
+            a(normal(B, T, 6)),
+            mask=a(MASK[:, 0]),
+            bias=a(BIAS[:, 0]),
+            scale=a(np.array(0.3)),
+        )
+    ),
+    "online_attention": lambda a: package.online_attention(
+        a(q),
+        a(k),
+        a(v),
+        mask=a(MASK[:, 0]),
+        bias=a(BIAS[:, 0]),
+        scale=a(np.array(0.3)),
+        causal_offset=2,
+        query_block=2,
+        key_block=3,
+    ),
+    "partial_attention": lambda a: fields_of(
+        package.partial_attention(
+            a(q), a(k), a(v), mask=a(MASK[:, 0]), bias=a(BIAS[:, 0])
+        )
+    ),
+    "merge_partial": lambda a: fields_of(
+        package.merge_partial(
+            *(
+                package.partial_attention(a(q), a(k[:, n]), a(v[:, n]))
+                for n in (slice(0, 2), slice(2, S))
+            )
+        )
     ),
     "causal_mask": lambda a: package.causal_mask(T, S, offset=2, like=a(q)),
     "window_mask": lambda a: package.window_mask(
@@ -208,12 +247,14 @@ CALLS |= {
 }
 # Parameters that hold arrays and make none: the calls above take them.
 PARAMETERS = {
+    "AttentionGradients",
     "DecoderCache",
     "DecoderLayerParameters",
     "EncoderLayerParameters",
     "FeedForwardParameters",
     "Hypothesis",
     "LayerNormParameters",
+    "PartialAttention",
     "TransformerParameters",
 }
 WITHOUT_ARRAYS = {"shape_checked", "show_source"}

@@ -133,7 +133,13 @@ def test_every_module_names_what_it_gives(name):
     "name",
     sorted(
         set(attention_in_detail.__all__)
-        - {"DecoderCache", "Hypothesis", "shape_checked", "show_source"}
+        - {
+            "AttentionGradients",
+            "DecoderCache",
+            "Hypothesis",
+            "shape_checked",
+            "show_source",
+        }
     ),
 )
 def test_docstrings_give_formula_errors_and_source(name):

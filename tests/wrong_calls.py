@@ -99,6 +99,43 @@ def score(**changed):
     )
 
 
+def online(**changed):
+    given = {
+        "queries": f(B, T, D_k),
+        "keys": f(B, S, D_k),
+        "values": f(B, S, D_v),
+    } | changed
+    return a.online_attention(**given)
+
+
+def partly(**changed):
+    given = {
+        "queries": f(B, T, D_k),
+        "keys": f(B, S, D_k),
+        "values": f(B, S, D_v),
+    } | changed
+    return a.partial_attention(**given)
+
+
+def part(**changed):
+    given = {"output": f(B, T, D_v), "largest": f(B, T), "total": f(B, T)}
+    return a.PartialAttention(**given | changed)
+
+
+def merged(other):
+    return a.merge_partial(part(), other)
+
+
+def back(**changed):
+    given = {
+        "queries": f(B, T, D_k),
+        "keys": f(B, S, D_k),
+        "values": f(B, S, D_v),
+        "output_gradient": f(B, T, D_v),
+    } | changed
+    return a.attention_gradients(**given)
+
+
 def made(**changed):
     arrays = {
         "W_Q": f(D_q, D),
@@ -1393,6 +1430,72 @@ CALLS |= {
     "viewer: title": lambda: view(title=7),
     "viewer: label": lambda: view(key_label=b"keys"),
     "viewer: words": lambda: view(text_alternative=["words"]),
+}
+
+CALLS |= {
+    # ---- the backward pass, and attention by blocks
+    "gradients: width": lambda: back(keys=f(B, S, D_q)),
+    "gradients: integers": lambda: back(output_gradient=ids(B, T, D_v)),
+    "gradients: list": lambda: back(output_gradient=[1.0]),
+    "gradients: dtype": lambda: back(
+        output_gradient=f(B, T, D_v, dtype="float32")
+    ),
+    "gradients: library": lambda: back(
+        output_gradient=t(B, T, D_v, dtype=torch.float64)
+    ),
+    "gradients: shape": lambda: back(output_gradient=f(B, T, D_k)),
+    "gradients: batch": lambda: back(output_gradient=f(T, D_v)),
+    "gradients: batch of the mask": lambda: back(
+        mask=yes(2, B, T, S), bias=f(S)
+    ),
+    "gradients: mask": lambda: back(mask=f(T, S)),
+    "gradients: bias": lambda: back(bias=yes(T, S)),
+    "gradients: scale": lambda: back(scale="1"),
+    "gradients: missing": lambda: a.attention_gradients(f(2, 2), f(2, 2)),
+    "online: width": lambda: online(keys=f(B, S, D_q)),
+    "online: batch": lambda: online(values=f(4, S, D_v)),
+    "online: none": lambda: online(keys=f(B, 0, D_k), values=f(B, 0, D_v)),
+    "online: mask": lambda: online(mask=f(T, S)),
+    "online: mask size": lambda: online(mask=yes(S, T)),
+    "online: bias dtype": lambda: online(bias=f(S, dtype="float32")),
+    "online: scale": lambda: online(scale=float("nan")),
+    "online: causal_offset float": lambda: online(causal_offset=0.0),
+    "online: causal_offset bool": lambda: online(causal_offset=True),
+    "online: query_block": lambda: online(query_block=0),
+    "online: query_block None": lambda: online(query_block=None),
+    "online: key_block": lambda: online(key_block=-1),
+    "online: key_block float": lambda: online(key_block=128.0),
+    "online: return_weights": lambda: online(return_weights=True),
+    "online: missing": lambda: a.online_attention(f(2, 2)),
+    "partial: width": lambda: partly(keys=f(B, S, D_q)),
+    "partial: mask": lambda: partly(mask=f(T, S)),
+    "part: list": lambda: part(total=[1.0]),
+    "part: integers": lambda: part(largest=ids(B, T)),
+    "part: dtype": lambda: part(total=f(B, T, dtype="float32")),
+    "part: axes": lambda: part(output=f(D_v)),
+    "part: rows": lambda: part(largest=f(B, S)),
+    "part: no rows": lambda: part(total=f()),
+    "part: batch": lambda: part(total=f(2, T)),
+    "part: missing": lambda: a.PartialAttention(f(T, D_v)),
+    "merge: array": lambda: merged(f(B, T, D_v)),
+    "merge: first": lambda: a.merge_partial(None, part()),
+    "merge: library": lambda: merged(
+        a.PartialAttention(t(B, T, D_v), t(B, T), t(B, T))
+    ),
+    "merge: dtype": lambda: merged(
+        part(
+            output=f(B, T, D_v, dtype="float32"),
+            largest=f(B, T, dtype="float32"),
+            total=f(B, T, dtype="float32"),
+        )
+    ),
+    "merge: T": lambda: merged(
+        part(output=f(B, S, D_v), largest=f(B, S), total=f(B, S))
+    ),
+    "merge: D_v": lambda: merged(part(output=f(B, T, D_k))),
+    "merge: batch": lambda: merged(
+        part(output=f(2, T, D_v), largest=f(T), total=f(T))
+    ),
 }
 
 

@@ -5,6 +5,10 @@ keeps to the Python array API standard). In every mask true means *may attend*. 
 here imports torch: what needs it lives in :mod:`attention_in_detail.nn`.
 """
 
+from attention_in_detail.backward import (
+    AttentionGradients,
+    attention_gradients,
+)
 from attention_in_detail.caching import (
     DecoderCache,
     KeyValueCache,
@@ -47,6 +51,12 @@ from attention_in_detail.multi_head import (
     split_heads,
 )
 from attention_in_detail.notation import shape_checked
+from attention_in_detail.online import (
+    PartialAttention,
+    merge_partial,
+    online_attention,
+    partial_attention,
+)
 from attention_in_detail.pointwise import (
     FeedForwardParameters,
     LayerNormParameters,
@@ -68,6 +78,7 @@ from attention_in_detail.trees import map_arrays
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttentionGradients",
     "DecoderCache",
     "DecoderLayerParameters",
     "EncoderLayerParameters",
@@ -76,8 +87,10 @@ __all__ = [
     "KeyValueCache",
     "LayerNormParameters",
     "MultiHeadParameters",
+    "PartialAttention",
     "TransformerParameters",
     "attention",
+    "attention_gradients",
     "attention_weights",
     "beam_decode",
     "causal_mask",
@@ -98,9 +111,12 @@ __all__ = [
     "mask_from_torch_mha",
     "mask_to_torch_mha",
     "merge_heads",
+    "merge_partial",
     "multi_head_attention",
     "multi_head_attention_by_head",
+    "online_attention",
     "padding_mask",
+    "partial_attention",
     "relu",
     "scores",
     "self_attention",
