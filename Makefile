@@ -59,7 +59,7 @@ experiments: ## run all experiments of Part III again on all seeds, an hour or m
 	done
 	@echo "[4/4] numbers in the text"; $(VENV_PYTHON) tools/fill_measured.py
 
-mutants: ## change the core modules in a thousand small ways: do the tests notice? (under 40 minutes; goes on where it stopped)
+mutants: ## change the core modules in a thousand small ways: do the tests notice? (5 to 10 minutes; goes on where it stopped)
 	@sh tools/setup_env.sh test 3
 	@$(VENV_PYTHON) tools/mutants.py --step 3/3
 

@@ -379,7 +379,7 @@ class Runner:
         self.killers: dict[Any, Counter[str]] = defaultdict(Counter)
         self.known = known  # what noticed a mutant in an earlier run
         self.failed = ""
-        self.error = "the tests did not run"
+        self.error = "stopped before the end; run it again to go on"
         self.done = lambda mutant, outcome: None
         self.limit = 600.0
         self.tests = 0
