@@ -1,7 +1,7 @@
 # Attention in Detail. `make` lists what can be made.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book serve test test-more notebooks bench experiments clean
+.PHONY: help book serve test test-more notebooks bench experiments mutants clean
 
 VENV_PYTHON := .venv/bin/python
 # How many processes the tests may use.
@@ -58,6 +58,10 @@ experiments: ## run all experiments of Part III again on all seeds, an hour or m
 	    $(VENV_PYTHON) "$$script" || exit 1; \
 	done
 	@echo "[4/4] numbers in the text"; $(VENV_PYTHON) tools/fill_measured.py
+
+mutants: ## change the core modules in a thousand small ways: do the tests notice? (5 to 10 minutes; goes on where it stopped)
+	@sh tools/setup_env.sh test 3
+	@$(VENV_PYTHON) tools/mutants.py --step 3/3
 
 clean: ## remove everything that make has made
 	rm -rf .venv .venv-lock _build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -20,6 +20,15 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "more", max_examples=1000, deadline=None
 )
+# For a failure that is only to be seen, not to be read: no smaller example is looked for.
+hypothesis.settings.register_profile(
+    "few",
+    max_examples=10,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+)
 hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "default")
 )

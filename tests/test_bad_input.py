@@ -207,3 +207,8 @@ def test_whole_numbers_of_few_bits_do_not_overflow():
     )
     near = a.window_mask(300, before=np.uint8(200), after=np.int8(0))
     assert near[299].sum() == 201
+    ignored, padding = np.zeros((800, 2, 3), bool), np.zeros((200, 3), bool)
+    ours, _ = a.mask_from_torch_mha(ignored, padding, heads=heads)
+    assert ours.shape == (200, 4, 2, 3)
+    theirs, _ = a.mask_to_torch_mha(ours[:, :1], heads=heads)
+    assert theirs.shape == (800, 2, 3)

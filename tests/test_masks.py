@@ -12,6 +12,7 @@ from attention_in_detail import (
     padding_mask,
     window_mask,
 )
+from attention_in_detail.masks import keep_rows
 from attention_in_detail.parameters import MultiHeadParameters
 from tests.support import (
     B,
@@ -471,3 +472,27 @@ def test_masks_to_torch_take_the_form_that_torch_wants():
             padding,
         ]
     assert mask_to_torch_mha(None, heads=h) == (None, None)
+
+
+# ---- rows that take no part ----
+
+
+@each_library
+@pytest.mark.parametrize(
+    ("of", "kept"),
+    [
+        ("queries", [True, False, True]),
+        ("keys", [True, True, False, False]),
+    ],
+)
+def test_a_row_that_takes_no_part_becomes_zero_and_the_others_stay(
+    make, of, kept
+):
+    """Whatever stands in the padding, NaN too: what is computed from it later is computed from zeros."""
+    is_open = make(np.array([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]) > 0)
+    x = normal(len(kept), 5)
+    padded = np.where(np.array(kept)[:, None], x, np.nan)
+    assert_close(
+        keep_rows(make(padded), is_open, of=of),
+        np.where(np.array(kept)[:, None], x, 0.0),
+    )

@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import inspect
 import pickle
 
 import numpy as np
@@ -48,6 +49,32 @@ def test_more_heads_are_not_more_parameters():
     """64 · 64 · 4 weights and 64 · 4 biases, whatever the number of heads."""
     for heads in (1, 4, 16):
         assert MultiHeadParameters.init(64, heads, seed=0).count == 16_640
+
+
+def test_help_shows_that_the_number_of_heads_has_to_be_given_by_name():
+    shown = inspect.signature(MultiHeadParameters.__init__).parameters
+    assert shown["heads"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert shown["heads"].default is inspect.Parameter.empty
+    assert [shown[name].default for name in NAMES[3:]] == [None] * 5
+
+
+def test_a_number_of_heads_of_few_bits_is_kept_as_a_plain_integer():
+    """In uint8 the width 512 would not even be representable."""
+    W = normal(4, 512)
+    p = MultiHeadParameters(W, W, W, heads=np.uint8(4))
+    assert type(p.heads) is int
+    assert p.D_h == 128
+    assert_close(p.head(1).W_Q, W[:, 128:256])
+
+
+def test_widths_of_few_bits_draw_the_same_numbers():
+    """The root of 10 in uint8 is one of half precision: entries would be off in the fifth digit."""
+    sizes = {"D": 12, "D_q": 10, "D_k": 7, "D_v": 5, "D_out": 6}
+    plain = MultiHeadParameters.init(heads=2, seed=0, **sizes)
+    few = {name: np.uint8(size) for name, size in sizes.items()}
+    drawn = MultiHeadParameters.init(heads=2, seed=0, **few)
+    for name, x in plain.arrays().items():
+        assert np.array_equal(drawn.arrays()[name], x)
 
 
 def test_arrays_are_those_that_are_there_by_name():

@@ -442,7 +442,7 @@ def check_mask_from_torch_mha(
     if (
         attn_mask is not None
         and attn_mask.ndim == 3
-        and attn_mask.shape[0] % heads
+        and attn_mask.shape[0] % int(heads)
     ):
         raise ValueError(
             f"attn_mask has B*h = {attn_mask.shape[0]}, but heads = {heads} does not divide it"
@@ -457,7 +457,7 @@ def check_mask_from_torch_mha(
             "both speak of the same keys",
         )
         if attn_mask.ndim == 3:
-            batch = attn_mask.shape[0] // heads
+            batch = attn_mask.shape[0] // int(heads)
             own = (
                 key_padding_mask.shape[0]
                 if key_padding_mask.ndim == 2

@@ -207,7 +207,7 @@ def mask_from_torch_mha(
     Source:
         Documentation of ``torch.nn.MultiheadAttention``, PyTorch 2.13.
     """
-    ours = []
+    ours, heads = [], int(heads)
     if attn_mask is not None:
         if attn_mask.ndim == 3:
             batched = key_padding_mask is None or key_padding_mask.ndim == 2
@@ -269,6 +269,7 @@ def mask_to_torch_mha(
     if mask.ndim == 3:
         mask = mask[:, None, :, :]
     B, own_heads, T, S = mask.shape
+    heads = int(heads)
     if own_heads == 1 and T == 1:
         return None, ~mask[:, 0, 0, :]
     xp = array_namespace(mask)

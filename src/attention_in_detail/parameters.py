@@ -211,8 +211,11 @@ class MultiHeadParameters:
                 else None
             )
 
-        rows = [D if width is None else width for width in (D_q, D_k, D_v)]
-        columns = D if D_out is None else D_out
+        # As in __post_init__; and the root of a NumPy integer of few bits is a rounded one.
+        rows = [
+            D if size is None else int(size) for size in (D_q, D_k, D_v)
+        ]
+        columns = D if D_out is None else int(D_out)
         return cls(
             *(draw(size, D) for size in rows),
             draw(D, columns) if output else None,
