@@ -1,6 +1,6 @@
 """Run the checks of the book one after another, then say which of them failed.
 
-    python tools/check.py test|test-more
+    python tools/check.py test|test-more|test-oldest|test-newest
     python tools/check.py coverage|copy     (single checks that the lists below use)
 
 A check that fails does not stop the others, except those that need it. The exit status is 0 only
@@ -20,6 +20,8 @@ import time
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = os.environ.get("WORKERS") or "2"
@@ -80,7 +82,8 @@ class Check:
     needs: str = ""  # the check without which this one says nothing
 
     def run(self) -> bool:
-        environment = {**os.environ, **self.environment}
+        # Only a check that says so runs at other versions than the pinned ones.
+        environment = {**os.environ, "VERSIONS": None, **self.environment}
         environment = {
             name: value
             for name, value in environment.items()
@@ -215,6 +218,27 @@ def test_more() -> list[Check]:
     ]
 
 
+def at_other_versions(kind: str) -> list[Check]:
+    """What is to hold at other versions than the pinned ones; conftest.py says what VERSIONS changes."""
+    other: dict[str, str | None] = {"VERSIONS": kind}
+    units = [*UNITS[:-1], "not slow and not pinned"]
+    return [
+        Check("unit tests", [units], other),
+        Check("notebooks", [NOTEBOOKS], other),
+        # In a copy: the pages in _build stay those of the pinned versions.
+        Check("the book, in a copy", [["tools/check.py", "copy"]]),
+        Check("names of PyTorch", [["tools/torch_names.py", kind]]),
+    ]
+
+
+def test_oldest() -> list[Check]:
+    return at_other_versions("oldest")
+
+
+def test_newest() -> list[Check]:
+    return at_other_versions("newest")
+
+
 def coverage() -> bool:
     """Lines and branches each reach the limit; one number for both could hide a gap in one."""
     settings = tomllib.loads(
@@ -304,7 +328,12 @@ def run_all(checks: list[Check], done_before: int) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    lists = {"test": test, "test-more": test_more}
+    lists = {
+        "test": test,
+        "test-more": test_more,
+        "test-oldest": test_oldest,
+        "test-newest": test_newest,
+    }
     single = {"coverage": coverage, "copy": copy}
     if len(arguments) != 1 or arguments[0] not in {**lists, **single}:
         print(
@@ -313,12 +342,16 @@ def main(arguments: list[str]) -> int:
         )
         return 2
     name = arguments[0]
+    if name in single:
+        return 0 if single[name]() else 1
+    kind = name.removeprefix("test-")
+    shown = versions.table(kind) if kind in versions.KINDS else ""
+    if shown:
+        print(shown, flush=True)
     # The environment and the packages were steps 1 and 2.
-    passed = (
-        single[name]()
-        if name in single
-        else run_all(lists[name](), done_before=2)
-    )
+    passed = run_all(lists[name](), done_before=2)
+    if shown:
+        print(shown, flush=True)
     return 0 if passed else 1
 
 
