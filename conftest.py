@@ -55,6 +55,8 @@ TRAINING = (
     "tune_with_gates",
 )
 NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
+# How large the figure inside a viewer is shown.
+SIZE = re.compile(r' width="\d+" height="\d+"')
 # How many weights of a viewer may be off: two, and one more for each thousand.
 FEW = 1000
 
@@ -124,7 +126,7 @@ def _hundredth_apart(drawn, kept):
     )
 
 
-def _settled(drawn, kept):
+def _settled(drawn, kept, sizes=True):
     """The HTML of a viewer that was drawn, with what the stored one has where the two may differ."""
     ours, theirs = drawn["text/html"], kept["text/html"]
     found, stored = VIEWER.match(ours), VIEWER.match(theirs)
@@ -138,10 +140,14 @@ def _settled(drawn, kept):
     )
     if not alike:
         return ours
-    return found[1] + stored[2] + found[3] + stored[4] + ours[found.end() :]
+    rest = ours[found.end() :]
+    size = SIZE.search(theirs, stored.end())
+    if not sizes and size:
+        rest = SIZE.sub(lambda _: size[0], rest, count=1)
+    return found[1] + stored[2] + found[3] + stored[4] + rest
 
 
-def with_settled_viewers(new_outputs, stored_outputs):
+def with_settled_viewers(new_outputs, stored_outputs, sizes=True):
     """The new outputs, as they are to be compared with the stored ones as texts."""
 
     def viewers(outputs):
@@ -156,7 +162,7 @@ def with_settled_viewers(new_outputs, stored_outputs):
     for drawn, kept in zip(
         viewers(new_outputs), viewers(stored_outputs), strict=False
     ):
-        drawn["text/html"] = _settled(drawn, kept)
+        drawn["text/html"] = _settled(drawn, kept, sizes)
     return new_outputs
 
 
@@ -249,7 +255,7 @@ if IPyNbCell is not None:
             ]
             if trains(cells[: self.cell_num + 1]):
                 test = with_settled_training(test, ref)
-        settled = with_settled_viewers(test, ref)
+        settled = with_settled_viewers(test, ref, sizes=not elsewhere)
         if not _compare(self, settled, ref, skip_compare):
             return False
         difference = image_difference(test, ref, pixels=not elsewhere)

@@ -374,7 +374,6 @@ esac
 NEEDED = (
     "sh",
     "cat",
-    "date",
     "cksum",
     "cp",
     "dirname",

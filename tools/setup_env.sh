@@ -33,8 +33,6 @@ stop() {
 }
 
 lists=$(cat requirements.txt requirements-weights.txt pyproject.toml | cksum | tr ' ' '-')
-# What is newest is found out anew each time.
-[ "$purpose" != newest ] || lists=$lists-$(date +%Y%m%d%H%M%S)
 have_purpose='' have_lists='' have_venv=''
 if [ -f "$ready" ]; then
     { read -r have_purpose && read -r have_lists && read -r have_venv; } <"$ready" || true
@@ -44,7 +42,8 @@ fi
 whole=yes
 [ "$have_venv" = "$venv" ] && "$python" -c '' 2>/dev/null || whole=no
 
-if [ "$whole" = yes ] && [ "$have_lists" = "$lists" ] &&
+# What is newest is found out anew each time.
+if [ "$whole" = yes ] && [ "$have_lists" = "$lists" ] && [ "$purpose" != newest ] &&
     { [ "$have_purpose" = test ] || [ "$have_purpose" = "$purpose" ]; }; then
     echo "[1/$steps] virtual environment: ready"
     if [ "$purpose" = oldest ]; then
