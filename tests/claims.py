@@ -38,7 +38,9 @@ def pytest_configure(config):
 
 def labels(item):
     return [
-        label for mark in item.iter_markers("claim") for label in mark.args
+        label
+        for mark in item.iter_markers("claim")
+        for label in mark.args
     ]
 
 
