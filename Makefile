@@ -1,7 +1,7 @@
 # Attention in Detail. `make` lists what can be made.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book serve test test-more notebooks bench experiments mutants clean
+.PHONY: help book serve test test-more test-oldest test-newest notebooks bench experiments mutants clean
 
 VENV_PYTHON := .venv/bin/python
 # How many processes the tests may use.
@@ -37,6 +37,14 @@ test-more: ## the slower checks: other CPU kernels, more cases, storing and buil
 	@sh tools/setup_env.sh test 9
 	@$(VENV_PYTHON) tools/check.py test-more
 
+test-oldest: ## the tests, notebooks and book at the lowest versions that pyproject.toml admits
+	@sh tools/setup_env.sh oldest 6
+	@.venv-oldest/bin/python tools/check.py test-oldest
+
+test-newest: ## the same at the newest versions that are out: shows what has broken since
+	@sh tools/setup_env.sh newest 6
+	@.venv-newest/bin/python tools/check.py test-newest
+
 notebooks: ## run the notebooks and store their outputs (one: NB=notebooks/02_attention.ipynb)
 	@sh tools/setup_env.sh test 3
 	@$(VENV_PYTHON) tools/run_notebooks.py --step 3/3 $(NB)
@@ -64,6 +72,6 @@ mutants: ## change the core modules in a thousand small ways: do the tests notic
 	@$(VENV_PYTHON) tools/mutants.py --step 3/3
 
 clean: ## remove everything that make has made
-	rm -rf .venv .venv-lock _build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv .venv-oldest .venv-newest .venv-lock _build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 	rm -rf src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

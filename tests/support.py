@@ -11,6 +11,15 @@ from attention_in_detail import MultiHeadParameters
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
 D_h = D // h
 
+# For a new interpreter: every warning is an error, but those of old matplotlib (see pyproject.toml).
+STRICT = ["-W", "error"]
+for _module in (
+    "matplotlib._fontconfig_pattern",
+    "matplotlib._mathtext",
+    "pyparsing.util",
+):
+    STRICT += ["-W", f"ignore::DeprecationWarning:{_module}"]
+
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 
 

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attention_in_detail
 from tests import wrong_calls
+from tests.support import STRICT
 
 CALLS = wrong_calls.CALLS
 each_call = pytest.mark.parametrize("name", CALLS)
@@ -60,7 +61,7 @@ def without_the_hook():
     """The same calls in a fresh interpreter in which no annotation is checked."""
     folders = Path(attention_in_detail.__file__).parents[1], HERE.parent
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.wrong_calls"],
+        [sys.executable, *STRICT, "-m", "tests.wrong_calls"],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(str, folders)),

@@ -47,6 +47,8 @@ def files():
         made = {
             ".git",
             ".venv",
+            ".venv-oldest",
+            ".venv-newest",
             "_build",
             "__pycache__",
             ".pytest_cache",
@@ -139,6 +141,7 @@ def test_declared_dependency_has_a_pin_that_it_admits(requirement):
     assert requirement.specifier, "a lower bound is missing"
 
 
+@pytest.mark.pinned
 def test_everything_that_is_brought_in_is_pinned():
     todo = [
         (name, frozenset(pin.extras))
@@ -163,6 +166,7 @@ def test_everything_that_is_brought_in_is_pinned():
                 )
 
 
+@pytest.mark.pinned
 @pytest.mark.parametrize(
     "pin",
     [pin for pin in [*pins(), *WEIGHTS] if applies(pin)],
@@ -210,6 +214,8 @@ def targets():
         "serve",
         "test",
         "test-more",
+        "test-oldest",
+        "test-newest",
         "notebooks",
         "bench",
         "clean",
@@ -242,6 +248,19 @@ def test_make_alone_lists_the_targets():
         re.findall(r"^  make ([a-z-]+) ", printed, re.MULTILINE)
         == targets()
     )
+
+
+def test_every_environment_is_made_and_removed_by_make_and_is_no_part_of_the_project():
+    setup = (ROOT / "tools/setup_env.sh").read_text()
+    clean = MAKEFILE.split("\nclean:")[1].split()
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [skipped] = re.findall('^skip = "(.*)"$', settings, re.MULTILINE)
+    assert "oldest | newest) name=.venv-$purpose ;;" in setup
+    for name in (".venv", ".venv-oldest", ".venv-newest"):
+        assert name in clean
+        assert name in ignored
+        assert f"./{name}" in skipped.split(",")
 
 
 def test_ci_runs_what_it_should():

