@@ -70,7 +70,6 @@ TESTS = [
     "tests/test_parameters.py",
     "tests/test_positions.py",
     "tests/test_array_api_strict.py",
-    "tests/test_classic_bugs.py",
     "tests/test_properties.py",
     "tests/test_bad_input.py::test_whole_numbers_of_numpy_are_whole_numbers",
     "tests/test_bad_input.py::test_whole_numbers_of_few_bits_do_not_overflow",
