@@ -346,7 +346,7 @@ PAGES = {
 
         :::{prf:theorem} Sums
         :label: thm-right
-        Of $1 + 1$ there is *two*; see {eq}`eq:sum`. More follows.
+        Of $1 + 1$ there is *two*; see {eq}`eq:sum` and {doc}`list`. More follows.
 
         A second paragraph.
         :::
@@ -481,8 +481,12 @@ def test_a_claim_leads_to_its_tests_and_the_list_to_the_claim(book):
     lines = [line.get_text() for line in first.select("p")]
     assert re.fullmatch(r"Theorem [\d.]+ Sums", lines[0])
     assert lines[1] == (
-        "Of \\(1 + 1\\) there is two; see (1). More follows."
+        "Of \\(1 + 1\\) there is two; see (1) and Evidence. More follows."
     )
+    assert [link["href"] for link in first.select("p")[1].select("a")] == [
+        "chapter.html#equation-eq-sum",
+        "#",
+    ]
     assert lines[2:] == said(chapter)[:1]
     assert second.select("p.evidence a")[0]["href"] == (
         "_tests/test_small.html#test_x_is_one"

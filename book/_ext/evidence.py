@@ -27,7 +27,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from sphinx.util import logging
+from sphinx.util import docname_join, logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 from test_sources import Test
@@ -273,7 +273,9 @@ class EvidenceDirective(SphinxDirective):
 ENDS = (".", "!", "?")
 
 
-def statement(app: Sphinx, claim: Claim) -> tuple[str, list[nodes.Node]]:
+def statement(
+    app: Sphinx, docname: str, claim: Claim
+) -> tuple[str, list[nodes.Node]]:
     """The title of a block and its text as far as the end of a sentence, with nothing in it that other pages point at."""
     doctree = app.env.get_doctree(claim.docname)
     for block in doctree.findall(nodes.Admonition):
@@ -284,18 +286,22 @@ def statement(app: Sphinx, claim: Claim) -> tuple[str, list[nodes.Node]]:
                 r"^\s*\((.*)\)\s*$", r"\1", block.get("title", "")
             )
             section = next(block.findall(nodes.section))
-            return title, first_sentences(section.children)
+            return title, first_sentences(docname, section.children)
     return "", []
 
 
-def first_sentences(children: list[nodes.Node]) -> list[nodes.Node]:
+def first_sentences(
+    docname: str, children: list[nodes.Node]
+) -> list[nodes.Node]:
     """The first paragraph; where its sentence goes on in a formula or a list, that too."""
     taken: list[nodes.Node] = []
     for node in children:
         if isinstance(node, nodes.paragraph):
             if "computed-by" in node["classes"]:
                 continue
-            taken.append(nodes.paragraph("", "", *plain(node.children)))
+            taken.append(
+                nodes.paragraph("", "", *plain(docname, node.children))
+            )
         elif isinstance(node, nodes.math_block):
             # Its number stays where it is.
             taken.append(
@@ -310,7 +316,9 @@ def first_sentences(children: list[nodes.Node]) -> list[nodes.Node]:
             )
         elif isinstance(node, (nodes.bullet_list, nodes.enumerated_list)):
             items = [
-                nodes.list_item("", *first_sentences(item.children))
+                nodes.list_item(
+                    "", *first_sentences(docname, item.children)
+                )
                 for item in node.children
             ]
             taken.append(type(node)("", *items, **node.attributes))
@@ -321,7 +329,7 @@ def first_sentences(children: list[nodes.Node]) -> list[nodes.Node]:
     return taken
 
 
-def plain(children: list[nodes.Node]) -> list[nodes.Node]:
+def plain(docname: str, children: list[nodes.Node]) -> list[nodes.Node]:
     """A copy of running text for another page: without its anchors, and without citations, which belong to a place."""
     copied: list[nodes.Node] = []
     for node in children:
@@ -329,13 +337,25 @@ def plain(children: list[nodes.Node]) -> list[nodes.Node]:
             copied.append(nodes.Text(node.astext()))
         elif isinstance(node, pending_xref):
             if node.get("refdomain") != "cite":
-                copied.append(node.deepcopy())
+                copied.append(moved(docname, node))
         elif isinstance(node, (nodes.math, nodes.literal)):
             copied.append(node.deepcopy())
         elif isinstance(node, (nodes.emphasis, nodes.strong)):
-            copied.append(type(node)("", "", *plain(node.children)))
+            copied.append(
+                type(node)("", "", *plain(docname, node.children))
+            )
         else:
             copied.append(nodes.Text(node.astext()))
+    return copied
+
+
+def moved(docname: str, link: pending_xref) -> pending_xref:
+    """A reference that stands on another page now, and still leads where it did."""
+    copied = link.deepcopy()
+    if copied["reftype"] == "doc":
+        target = docname_join(link["refdoc"], link["reftarget"])
+        copied["reftarget"] = f"/{target}"
+    copied["refdoc"] = docname
     return copied
 
 
@@ -388,7 +408,7 @@ def listed(
     tests: list[Test],
 ) -> nodes.container:
     """A statement as the list shows it: where it stands, what it says, what checks it."""
-    title, says = statement(app, claim)
+    title, says = statement(app, docname, claim)
     name = f"{claim.kind.title()} {number_of(app.env, claim)}".strip()
     to_claim = make_refnode(
         app.builder,
