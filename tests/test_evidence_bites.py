@@ -23,12 +23,6 @@ PACKAGE = ROOT / "src" / "attention_in_detail"
 BREAKS = [
     ("rows.py", "exponentials / total,", "exponentials,", "def-softmax"),
     (
-        "rows.py",
-        "column * (same - row)",
-        "column * (same + row)",
-        "prop-softmax-shift",
-    ),
-    (
         "scaled_dot_product.py",
         "1 / math.sqrt(queries.shape[-1])",
         "1 / queries.shape[-1]",
