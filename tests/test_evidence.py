@@ -204,6 +204,22 @@ def test_a_mark_that_cannot_be_read_is_a_fault(written, mark):
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class TestA:\n    @pytest.mark.claim('a')\n    def test_a(self):\n        assert True\n",
+        "pytestmark = pytest.mark.claim('a')\n",
+        "CASE = pytest.param(1, marks=pytest.mark.claim('a'))\n",
+        "@pytest.mark.claim('a')\ndef helper():\n    assert True\n",
+    ],
+)
+def test_a_mark_that_would_be_run_and_not_read_is_a_fault(written, text):
+    (found,) = test_sources.read_tests(written(text) / "tests").values()
+    assert (
+        "a claim is marked on a test function, directly" in found.faults[0]
+    )
+
+
 def recorded(folder, *options):
     (folder / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\nmarkers = ["claim", "slow"]\naddopts = "--strict-markers"\n'

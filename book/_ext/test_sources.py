@@ -89,6 +89,26 @@ def _claims(
     return tuple(claims), tuple(faults)
 
 
+def _misplaced(tree: ast.Module) -> list[int]:
+    """The lines of marks that would be run and not read: on classes, in parametrize, on a whole module."""
+    read = {
+        id(node)
+        for test in tree.body
+        if isinstance(test, ast.FunctionDef)
+        and test.name.startswith("test_")
+        for decorator in test.decorator_list
+        if _mark(decorator) == "claim"
+        for node in ast.walk(decorator)
+    }
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) == "pytest.mark.claim"
+        and id(node) not in read
+    ]
+
+
 @functools.lru_cache(maxsize=8)
 def read_tests(folder: Path) -> dict[str, Test]:
     """All tests below a folder, by ``file::name``."""
@@ -96,6 +116,11 @@ def read_tests(folder: Path) -> dict[str, Test]:
     for path in sorted(folder.rglob("test_*.py")):
         file = path.relative_to(folder).as_posix()
         tree = ast.parse(path.read_text("utf8"))
+        for line in _misplaced(tree):
+            fault = f"line {line}: a claim is marked on a test function, directly"
+            found[f"{file}::line {line}"] = Test(
+                file, "", line, faults=(fault,)
+            )
         # A mark on all tests of a module, if there is one.
         slow_file = bool(
             re.search(
