@@ -275,19 +275,28 @@ ENDS = (".", "!", "?")
 
 def statement(
     app: Sphinx, docname: str, claim: Claim
-) -> tuple[str, list[nodes.Node]]:
+) -> tuple[list[nodes.Node], list[nodes.Node]]:
     """The title of a block and its text as far as the end of a sentence, with nothing in it that other pages point at."""
     doctree = app.env.get_doctree(claim.docname)
     for block in doctree.findall(nodes.Admonition):
         if isinstance(block, nodes.Element) and claim.label in block.get(
             "ids", []
         ):
-            title = re.sub(
-                r"^\s*\((.*)\)\s*$", r"\1", block.get("title", "")
-            )
+            title = without_brackets(plain(docname, block[0].children))
             section = next(block.findall(nodes.section))
             return title, first_sentences(docname, section.children)
-    return "", []
+    return [], []
+
+
+def without_brackets(title: list[nodes.Node]) -> list[nodes.Node]:
+    """sphinx-proof puts a title into brackets."""
+    if title and isinstance(title[0], nodes.Text):
+        title[0] = nodes.Text(title[0].astext().lstrip().removeprefix("("))
+    if title and isinstance(title[-1], nodes.Text):
+        title[-1] = nodes.Text(
+            title[-1].astext().rstrip().removesuffix(")")
+        )
+    return title
 
 
 def first_sentences(
@@ -330,14 +339,13 @@ def first_sentences(
 
 
 def plain(docname: str, children: list[nodes.Node]) -> list[nodes.Node]:
-    """A copy of running text for another page: without its anchors, and without citations, which belong to a place."""
+    """A copy of running text for another page, without its anchors."""
     copied: list[nodes.Node] = []
     for node in children:
         if isinstance(node, nodes.Text):
             copied.append(nodes.Text(node.astext()))
         elif isinstance(node, pending_xref):
-            if node.get("refdomain") != "cite":
-                copied.append(moved(docname, node))
+            copied.append(moved(docname, node))
         elif isinstance(node, (nodes.math, nodes.literal)):
             copied.append(node.deepcopy())
         elif isinstance(node, (nodes.emphasis, nodes.strong)):
@@ -356,6 +364,7 @@ def moved(docname: str, link: pending_xref) -> pending_xref:
         target = docname_join(link["refdoc"], link["reftarget"])
         copied["reftarget"] = f"/{target}"
     copied["refdoc"] = docname
+    copied["ids"] = []  # a citation has one, which stays where it is
     return copied
 
 
@@ -419,7 +428,7 @@ def listed(
     )
     head = nodes.paragraph("", "", to_claim, classes=["claim-name"])
     if title:
-        head += [nodes.Text(" "), nodes.strong("", title)]
+        head += [nodes.Text(" "), nodes.strong("", "", *title)]
     return nodes.container(
         "",
         head,
@@ -532,13 +541,15 @@ def build_formulas(app: Sphinx, docname: str) -> list[nodes.Node]:
     for one in sorted(
         equations(env), key=lambda one: order.get(one.docname, len(order))
     ):
-        number = domain.get_equation_number_for(one.label)
-        to_equation = make_refnode(
-            app.builder,
+        # Resolved by its domain, so that the number is the one of the chapter.
+        to_equation = domain.resolve_xref(
+            env,
             docname,
-            one.docname,
-            nodes.make_id(f"equation-{one.label}"),
-            nodes.inline("", f"({number})"),
+            app.builder,
+            "eq",
+            one.label,
+            pending_xref(""),
+            nodes.inline(),
         )
         functions: list[nodes.Node] = []
         for name in one.functions:

@@ -59,10 +59,19 @@ class MutantsDirective(SphinxDirective):
             for name, version in stored["versions"].items()
         )
         tests = stored["tests"]["number"]
+        number = {
+            key: sum(one[key] for one in modules.values())
+            for key in ("mutants", "killed", "equivalent", "survived")
+        }
         made: list[nodes.Node] = [
             nodes.paragraph(
                 "",
-                f"Measured on {stored['date']} with {tests} tests, {versions}.",
+                f"Of {number['mutants']} changes the tests noticed {number['killed']}. {number['equivalent']} are "
+                f"equivalent, and {number['survived']} were missed.",
+            ),
+            nodes.paragraph(
+                "",
+                f"Measured on {stored['date']} with the {tests} tests that look at these modules, {versions}.",
             ),
             table(
                 [],
