@@ -369,7 +369,11 @@ PAGES = {
 
         :::{prf:remark}
         :label: thm-wrong
-        A remark.
+        A remark that goes on, and on, and on, so that it is longer than what the list repeats of a statement before
+        it looks for the end of a sentence. That takes two hundred and forty letters, which are a few lines of a page;
+        nobody reads more of a statement in a list than that.
+
+        This is left out.
         :::
 
         $$
@@ -503,7 +507,9 @@ def test_a_claim_leads_to_its_tests_and_the_list_to_the_claim(book):
         "chapter.html#equation-eq-sum",
         "#",
     ]
-    assert lines[2:] == said(chapter)[:1]
+    assert lines[2:] == ["A second paragraph.", *said(chapter)[:1]]
+    assert "nobody reads more" in second.get_text()
+    assert "This is left out" not in second.get_text()
     assert second.select("p.evidence a")[0]["href"] == (
         "_tests/test_small.html#test_x_is_one"
     )

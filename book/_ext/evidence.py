@@ -271,12 +271,14 @@ class EvidenceDirective(SphinxDirective):
 
 
 ENDS = (".", "!", "?")
+# A statement is repeated as far as the first end of a sentence beyond so many letters.
+ENOUGH = 240
 
 
 def statement(
     app: Sphinx, docname: str, claim: Claim
 ) -> tuple[list[nodes.Node], list[nodes.Node]]:
-    """The title of a block and its text as far as the end of a sentence, with nothing in it that other pages point at."""
+    """The title of a block and its text, or the beginning of a long one, with nothing in it that other pages point at."""
     doctree = app.env.get_doctree(claim.docname)
     for block in doctree.findall(nodes.Admonition):
         if isinstance(block, nodes.Element) and claim.label in block.get(
@@ -302,7 +304,7 @@ def without_brackets(title: list[nodes.Node]) -> list[nodes.Node]:
 def first_sentences(
     docname: str, children: list[nodes.Node]
 ) -> list[nodes.Node]:
-    """The first paragraph; where its sentence goes on in a formula or a list, that too."""
+    """Paragraphs, formulas and lists, until enough is said and a sentence ends."""
     taken: list[nodes.Node] = []
     for node in children:
         if isinstance(node, nodes.paragraph):
@@ -333,7 +335,8 @@ def first_sentences(
             taken.append(type(node)("", *items, **node.attributes))
         else:
             continue
-        if node.astext().rstrip().endswith(ENDS):
+        said = sum(len(one.astext()) for one in taken)
+        if said > ENOUGH and node.astext().rstrip().endswith(ENDS):
             break
     return taken
 
