@@ -62,6 +62,8 @@ COPIED = [
     "notebooks",
     "src",
     "tests",
+    "experiments",
+    "conftest.py",
     "tools",
     EVIDENCE,
 ]

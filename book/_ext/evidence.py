@@ -599,7 +599,7 @@ class Evidence(SphinxPostTransform):
 def setup(app: Sphinx) -> dict[str, object]:
     app.add_config_value("evidence_file", "_build/evidence.json", "html")
     app.add_config_value(
-        "evidence_strict", bool(os.environ.get("EVIDENCE_STRICT")), "html"
+        "evidence_strict", bool(os.environ.get("EVIDENCE_STRICT")), ""
     )
     for node in (EvidenceList, FormulaList):
         app.add_node(node)
