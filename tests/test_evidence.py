@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import textwrap
+import types
 
 import nbformat
 import pytest
 import yaml
 from bs4 import BeautifulSoup
 
+from tests import claims
 from tests.extension_support import EXTENSIONS, ROOT, extension
+from tools.fingerprint import of_claims
 
 evidence = extension("evidence")
+# The package beside these tests, whichever is installed.
+PATHS = [str(ROOT), str(ROOT / "src")]
 test_sources = sys.modules["test_sources"]
 TESTS = test_sources.read_tests(ROOT / "tests")
 BLOCK = re.compile(
@@ -220,42 +226,31 @@ def test_a_mark_that_would_be_run_and_not_read_is_a_fault(written, text):
     )
 
 
-def recorded(folder, *options):
+def run_with_evidence(folder, *options):
+    """Run the tests of a folder with the plugin; return what pytest printed and the record."""
     (folder / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\nmarkers = ["claim", "slow"]\naddopts = "--strict-markers"\n'
     )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.claims"]
+    command += ["-p", "no:cacheprovider", "--evidence=record.json"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "tests",
-            "-p",
-            "tests.claims",
-            "-p",
-            "no:cacheprovider",
-            "--evidence=record.json",
-            "-m",
-            "not slow",
-            *options,
-        ],
+        [*command, "-m", "not slow", *(options or ["tests"])],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        env={"PYTHONPATH": os.pathsep.join(PATHS), "PATH": ""},
         capture_output=True,
         text=True,
     )
-    assert "1 xfailed, 1 error" in done.stdout, done.stdout + done.stderr
     record = json.loads((folder / "record.json").read_text("utf8"))
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", record.pop("when")
     )
-    return record
+    return done.stdout + done.stderr, record
 
 
 def test_a_run_writes_down_what_became_of_each_claim(written):
     folder = written(SMALL)
-    record = recorded(folder)
+    printed, record = run_with_evidence(folder)
+    assert "1 xfailed, 1 error" in printed
     outcomes = {
         name.rpartition("::")[2]: (test["outcome"], test["cases"])
         for name, test in record["tests"].items()
@@ -270,16 +265,111 @@ def test_a_run_writes_down_what_became_of_each_claim(written):
     name = "tests/test_small.py::test_x_is_one"
     assert record["tests"][name]["claims"] == ["thm-right", "thm-wrong"]
     assert record["versions"]["Python"] == sys.version.split()[0]
-    assert recorded(folder, "-n", "2") == record
+    assert record["doubt"] == ""
+    assert record["code"] == of_claims(ROOT)
+    assert run_with_evidence(folder, "tests", "-n", "2")[1] == record
+
+
+def test_a_case_that_takes_its_process_with_it_has_failed(written):
+    folder = written(
+        """
+        import os
+
+        import pytest
+
+
+        @pytest.mark.claim("thm-a")
+        @pytest.mark.parametrize("x", range(4))
+        def test_it_ends(x):
+            if x == 3:
+                os._exit(3)
+            assert x < 3
+        """
+    )
+    _, record = run_with_evidence(folder, "tests", "-n", "2")
+    (test,) = record["tests"].values()
+    assert test["outcome"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["tests", "-k", "one"],
+        ["tests", "-x"],
+        ["tests/test_small.py"],
+        ["tests/test_small.py::test_x_is_one[1]"],
+        ["tests", "-m", "slow"],
+        ["tests", "--deselect", "tests/test_small.py::test_left_out"],
+    ],
+    ids=" ".join,
+)
+def test_a_part_of_the_tests_speaks_for_nothing(written, options):
+    _, record = run_with_evidence(written(SMALL), *options)
+    assert record["code"] == ""
+    assert record["doubt"] == "only a part of the tests was run"
+
+
+def session(**given):
+    """A whole run that ended well, but for what is given."""
+    option = {
+        "keyword": "",
+        "deselect": None,
+        "maxfail": 0,
+        "markexpr": "not slow",
+    }
+    return types.SimpleNamespace(
+        exitstatus=given.get("exitstatus", pytest.ExitCode.OK),
+        config=types.SimpleNamespace(
+            option=types.SimpleNamespace(**option),
+            args=["tests"],
+            stash={claims.CODE: given.get("code", of_claims(ROOT))},
+        ),
+    )
+
+
+def test_what_a_record_may_speak_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(claims, "of_claims", lambda root: "now")
+    # Wherever these tests run, the package beside them is the one to be tested.
+    monkeypatch.setattr(
+        claims.importlib.util,
+        "find_spec",
+        lambda name: types.SimpleNamespace(
+            origin=ROOT / "src" / name / "__init__.py"
+        ),
+    )
+    assert claims.doubt(session(code="now")) == ""
+    failed = session(code="now", exitstatus=pytest.ExitCode.TESTS_FAILED)
+    assert claims.doubt(failed) == ""
+    assert claims.doubt(session(code="before")) == (
+        "something changed while the tests ran"
+    )
+    cut = session(code="now", exitstatus=pytest.ExitCode.INTERRUPTED)
+    assert claims.doubt(cut) == "the run was not finished"
+    monkeypatch.setattr(
+        claims.importlib.util,
+        "find_spec",
+        lambda name: types.SimpleNamespace(origin=tmp_path / "x.py"),
+    )
+    assert claims.doubt(session(code="now")) == (
+        "another copy of the package was tested"
+    )
 
 
 # --- Judging --------------------------------------------------------------------------------------
 
 
-def judged(outcomes, claims=("thm-a",), marks=("thm-a",), code="now"):
+def judged(
+    outcomes,
+    claims=("thm-a",),
+    marks=("thm-a",),
+    code="now",
+    doubt="",
+    ran=None,
+    slow=(),
+):
     tests = {
         f"test_x.py::test_{n}": test_sources.Test(
-            "test_x.py", f"test_{n}", n + 1, tuple(marks)
+            "test_x.py", f"test_{n}", n + 1, tuple(marks), slow=n in slow
         )
         for n in range(len(outcomes))
     }
@@ -292,6 +382,8 @@ def judged(outcomes, claims=("thm-a",), marks=("thm-a",), code="now"):
             for key, outcome in zip(tests, outcomes, strict=True)
             if outcome
         },
+        {f"tests/{key}": marks for key in tests} if ran is None else ran,
+        doubt,
     )
     stated = [evidence.Claim(label, "page", "theorem") for label in claims]
     return list(
@@ -301,7 +393,8 @@ def judged(outcomes, claims=("thm-a",), marks=("thm-a",), code="now"):
 
 def test_nothing_is_said_of_sound_evidence():
     assert judged(["passed"]) == []
-    assert judged(["passed", "skipped"]) == []
+    # A slow test is run apart.
+    assert judged(["passed", None], slow=[1]) == []
     # A course may leave a chapter out, and keep its tests.
     assert judged(["passed"], (), ["thm-elsewhere"]) == []
 
@@ -314,14 +407,36 @@ def test_nothing_is_said_of_sound_evidence():
             "thm-a is checked by tests/test_x.py::test_1, which has failed",
         ),
         (
-            {"outcomes": ["skipped"]},
-            "thm-a is checked by tests/test_x.py::test_0, which was skipped",
+            {"outcomes": ["passed", "skipped"]},
+            "thm-a is checked by tests/test_x.py::test_1, which was skipped",
+        ),
+        (
+            {"outcomes": ["passed", None]},
+            "thm-a is checked by tests/test_x.py::test_1, which was not run",
+        ),
+        (
+            {"outcomes": [None], "slow": [0]},
+            "no test of an ordinary run says that it checks thm-a",
+        ),
+        (
+            {"outcomes": ["passed"], "ran": {"tests/a.py::b": ("thm-a",)}},
+            "tests/a.py::b ran as a check of thm-a, which its lines do not say",
+        ),
+        (
+            {
+                "outcomes": ["passed"],
+                "ran": {"tests/test_x.py::test_0": ("thm-a", "thm-c")},
+            },
+            "tests/test_x.py::test_0 ran as a check of thm-a, thm-c, which its lines do not say",
         ),
         (
             {"outcomes": [None]},
             "thm-a is checked by tests/test_x.py::test_0, which was not run",
         ),
-        ({"outcomes": []}, "no test says that it checks thm-a"),
+        (
+            {"outcomes": []},
+            "no test of an ordinary run says that it checks thm-a",
+        ),
         (
             {"outcomes": ["passed"], "marks": ["thm-a", "thm-b"]},
             "tests/test_x.py::test_0 names a claim that no page states: thm-b",
@@ -332,7 +447,11 @@ def test_nothing_is_said_of_sound_evidence():
         ),
         (
             {"outcomes": ["passed"], "code": "before"},
-            "the record of the tests (2000-01-01) is of other code than this: run `make test` again",
+            "the record of the tests (2000-01-01) proves nothing here: it is of other code than this; run `make test` again",
+        ),
+        (
+            {"outcomes": ["passed"], "code": "", "doubt": "half was run"},
+            "the record of the tests (2000-01-01) proves nothing here: half was run; run `make test` again",
         ),
     ],
 )
@@ -417,7 +536,8 @@ def book(written, tmp_path):
 
             sys.path.insert(0, {str(EXTENSIONS)!r})
             extensions = ["myst_parser", "sphinx_proof"]
-            extensions += ["test_sources", "computed_by", "evidence"]
+            extensions += ["test_sources", "computed_by"]
+            extensions += ["evidence", "evidence_list"]
             myst_enable_extensions = ["colon_fence", "dollarmath"]
             root_doc = "index"
             numfig = True
@@ -426,13 +546,17 @@ def book(written, tmp_path):
         )
         if record is not None:
             tests = {
-                f"tests/test_small.py::{name}": {"outcome": outcome}
+                f"tests/test_small.py::{name}": {
+                    "outcome": outcome,
+                    "claims": MARKS[name],
+                }
                 for name, outcome in record.items()
             }
             text = json.dumps(
                 {
                     "when": "2000-01-01 00:00 UTC",
                     "code": "now",
+                    "doubt": "",
                     "versions": {"Python": "3.99"},
                     "tests": tests,
                 }
@@ -464,6 +588,10 @@ def book(written, tmp_path):
     return build
 
 
+MARKS = {
+    "test_one_and_one_are_two": ["thm-right"],
+    "test_x_is_one": ["thm-right", "thm-wrong"],
+}
 GOOD = {"test_one_and_one_are_two": "passed", "test_x_is_one": "passed"}
 
 

@@ -33,7 +33,7 @@ def state(root: Path) -> str:
     """Everything that decides how the pages come out, as one short string."""
     record = root / RECORD
     told = record.read_bytes() if record.is_file() else b""
-    return f"{of_pages(root)} {hashlib.sha256(told).hexdigest()}"
+    return f"{of_pages(root)} {of_claims(root)} {hashlib.sha256(told).hexdigest()}"
 
 
 def build(root: Path, log: Path, strict: bool) -> int:

@@ -17,13 +17,15 @@ PAGES = [
     "src",
     "tests",
     "tools/build_book.py",
+    "tools/fingerprint.py",
     "pyproject.toml",
     "requirements.txt",
     "CITATION.cff",
     "LICENSE*",
 ]
 # Everything that a test of a claim can depend on, beyond the packages that are installed.
-CLAIMS = ["book", "experiments", "notebooks", "src", "tests", "conftest.py"]
+CLAIMS = ["book", "experiments", "notebooks", "src", "tests"]
+CLAIMS += ["conftest.py", "pyproject.toml", "tools/fingerprint.py"]
 
 
 def fingerprint(root: Path, patterns: Iterable[str], salt: str = "") -> str:

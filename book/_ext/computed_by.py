@@ -122,13 +122,6 @@ def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
     getattr(env, "computed_equations", {}).pop(docname, None)
 
 
-def merge(
-    app: Sphinx, env: BuildEnvironment, docnames, other: BuildEnvironment
-) -> None:
-    ours = env.computed_equations = getattr(env, "computed_equations", {})
-    ours.update(getattr(other, "computed_equations", {}))
-
-
 def unwrap(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Leave plain text and links, which any kind of output knows."""
     for node in list(doctree.findall(ComputedBy)):
@@ -145,9 +138,9 @@ def setup(app: Sphinx) -> dict[str, object]:
     app.connect("doctree-read", read)
     app.connect("doctree-resolved", unwrap)
     app.connect("env-purge-doc", forget)
-    app.connect("env-merge-info", merge)
     return {
         "version": "1",
-        "parallel_read_safe": True,
+        # What is kept in the environment is not merged.
+        "parallel_read_safe": False,
         "parallel_write_safe": True,
     }

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 from docutils import nodes
-from evidence import table
+from evidence_list import table
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 

@@ -192,13 +192,6 @@ def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
     getattr(env, "linked_tests", {}).pop(docname, None)
 
 
-def merge(
-    app: Sphinx, env: BuildEnvironment, docnames, other: BuildEnvironment
-) -> None:
-    ours = env.linked_tests = getattr(env, "linked_tests", {})
-    ours.update(getattr(other, "linked_tests", {}))
-
-
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for node in list(doctree.findall(TestLink)):
         test = tests_of(app)[node["key"]]
@@ -248,11 +241,11 @@ def setup(app: Sphinx) -> dict[str, object]:
     app.add_node(TestLink)
     app.add_role("test", TestRole())
     app.connect("env-purge-doc", forget)
-    app.connect("env-merge-info", merge)
     app.connect("doctree-resolved", resolve)
     app.connect("html-collect-pages", collect)
     return {
         "version": "1",
-        "parallel_read_safe": True,
+        # What is kept in the environment is not merged.
+        "parallel_read_safe": False,
         "parallel_write_safe": True,
     }
