@@ -14,6 +14,7 @@ from attention_in_detail import (
 )
 from attention_in_detail.backward import summed_to
 from attention_in_detail.recomputing import training_cost
+from tests.block_support import BIAS, MASK, SHUT_BIAS, each_case
 from tests.support import (
     B,
     D_k,
@@ -21,7 +22,6 @@ from tests.support import (
     S,
     T,
     assert_close,
-    coin,
     each_library,
     leaves,
     normal,
@@ -30,18 +30,6 @@ from tests.support import (
 
 Q, K, V = normal(B, T, D_k), normal(B, S, D_k), normal(B, S, D_v)
 DY = normal(B, T, D_v, seed=1)
-MASK, BIAS = coin(B, T, S, seed=2), normal(B, T, S, seed=3)
-SHUT_BIAS = np.where(coin(B, T, S, seed=4), BIAS, -np.inf)
-CASES = {
-    "plain": {},
-    "mask": {"mask": MASK},
-    "bias": {"bias": BIAS},
-    "mask and bias of −inf": {"mask": MASK, "bias": SHUT_BIAS},
-    "scale": {"scale": -0.3, "mask": MASK[0]},
-    "padding": {"mask": np.arange(S) < 4, "bias": BIAS[:, :, :1]},
-    "number": {"mask": np.array(True), "bias": np.array(0.5)},
-}
-each_case = pytest.mark.parametrize("given", CASES.values(), ids=CASES)
 
 
 def of_torch(x):

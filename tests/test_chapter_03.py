@@ -30,19 +30,9 @@ from attention_in_detail import (
     softmax,
     softmax_jacobian,
 )
+from tests.five_keys import KEYS, QUERY, VALUES
 from tests.support import assert_close, normal
 
-QUERY = np.log(2) * np.array([[2.0, 1, 1, 0]])
-KEYS = np.array(
-    [
-        [3.0, 0, 0, 1],
-        [1, 1, 1, 0],
-        [0, 1, 1, 2],
-        [0, 1, -1, 1],
-        [-1, 1, 1, 0],
-    ]
-)
-VALUES = np.array([[8.0, 4], [6, 8], [0, 8], [0, 0], [8, 0]])
 WIDTHS = (4, 16, 64, 256, 1024)
 S = 64
 

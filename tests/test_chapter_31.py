@@ -29,19 +29,9 @@ from attention_in_detail import (
     softmax_jacobian,
 )
 from attention_in_detail.recomputing import training_cost
+from tests.five_keys import KEYS, QUERY, VALUES
 from tests.support import assert_close, leaves, normal
 
-QUERY = np.log(2) * np.array([[2.0, 1, 1, 0]])
-KEYS = np.array(
-    [
-        [3.0, 0, 0, 1],
-        [1, 1, 1, 0],
-        [0, 1, 1, 2],
-        [0, 1, -1, 1],
-        [-1, 1, 1, 0],
-    ]
-)
-VALUES = np.array([[8.0, 4], [6, 8], [0, 8], [0, 0], [8, 0]])
 LEFT = np.array([[1.0, 0]])
 Q, K, V = normal(3, 4), normal(5, 4), normal(5, 6)
 DY = normal(3, 6, seed=1)

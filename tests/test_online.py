@@ -22,6 +22,7 @@ from attention_in_detail import (
 )
 from attention_in_detail._blocks import open_blocks
 from attention_in_detail.stored import stored_result
+from tests.block_support import BIAS, MASK, SHUT_BIAS, each_case
 from tests.support import (
     B,
     D_k,
@@ -29,27 +30,12 @@ from tests.support import (
     S,
     T,
     assert_close,
-    coin,
     each_library,
     normal,
     numpy_of,
 )
 
 Q, K, V = normal(B, T, D_k), normal(B, S, D_k), normal(B, S, D_v)
-MASK, BIAS = coin(B, T, S, seed=2), normal(B, T, S, seed=3)
-MASK[:, 1] = False
-SHUT_BIAS = np.where(coin(B, T, S, seed=4), BIAS, -np.inf)
-CASES = {
-    "plain": {},
-    "mask": {"mask": MASK},
-    "bias": {"bias": BIAS},
-    "mask and bias of −inf": {"mask": MASK, "bias": SHUT_BIAS},
-    "scale": {"scale": -0.3, "mask": MASK[0]},
-    "padding": {"mask": np.arange(S) < 4, "bias": BIAS[:, :, :1]},
-    "number": {"mask": np.array(True), "bias": np.array(0.5)},
-    "empty": {"mask": np.zeros((T, S), bool)},
-}
-each_case = pytest.mark.parametrize("given", CASES.values(), ids=CASES)
 each_cut = pytest.mark.parametrize("cut", [(1, 1), (2, 3), (100, 100)])
 
 

@@ -38,7 +38,9 @@ def load(name):
     return module
 
 
-run_notebooks, serve, check = map(load, ("run_notebooks", "serve", "check"))
+run_notebooks, build_book, serve, check = map(
+    load, ("run_notebooks", "build_book", "serve", "check")
+)
 
 
 # --- Running notebooks and storing their outputs --------------------------------------------------
@@ -652,6 +654,16 @@ def test_fingerprint_follows_content_not_time(tmp_path):
     second = of_pages(tmp_path)
     page.rename(page.with_name("other.md"))
     assert len({first, second, of_pages(tmp_path)}) == 3
+
+
+def test_pages_are_of_the_tests_and_experiments_too(tmp_path):
+    """Or a strict build would be called unchanged although its record is of other code."""
+    states = [build_book.state(tmp_path)]
+    for name in ("experiments/a.py", "conftest.py", "_build/evidence.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("new")
+        states.append(build_book.state(tmp_path))
+    assert len(set(states)) == 4
 
 
 def test_broken_book_fails_each_time_and_names_the_page(tmp_path):

@@ -1,7 +1,7 @@
 """The backward pass of attention, written by hand: from the output's gradient to those of the inputs."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
@@ -82,7 +82,6 @@ def attention_gradients(
         The chain rule; in this form, with the sum over the values' width, Dao et al.
         (2022), appendix B.2.
     """
-    xp = array_namespace(queries)
     is_open = may_attend(mask, bias)
     q = widened(keep_rows(queries, is_open, of="queries"))
     k = widened(keep_rows(keys, is_open, of="keys"))
@@ -93,14 +92,30 @@ def attention_gradients(
     A = attention_weights.unchecked(  # (*batch, T, S)
         q, k, mask=mask, bias=widened(bias), scale=scale
     )
+    dQ, dK, dV, dZ = gradients_from_weights(A, q, k, v, dY, s)
+    found = (dQ, queries), (dK, keys), (dV, values), (dZ, bias)
+    return AttentionGradients(*(fitted(dx, x) for dx, x in found))
+
+
+def gradients_from_weights(
+    A: Float[Array, "*#batch T S"],
+    q: Float[Array, "*#batch T D_k"],
+    k: Float[Array, "*#batch S D_k"],
+    v: Float[Array, "*#batch S D_v"],
+    dY: Float[Array, "*#batch T D_v"],
+    s: Any,
+    delta: Float[Array, "*#batch T 1"] | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """Return dQ, dK, dV and dZ; ``delta`` is the sum over *all* keys, where A holds some of them."""
     dV = A.mT @ dY
     dA = dY @ v.mT
-    delta = xp.sum(dA * A, axis=-1, keepdims=True)  # (*batch, T, 1)
+    if delta is None:
+        xp = array_namespace(A)
+        delta = xp.sum(A * dA, axis=-1, keepdims=True)
     dZ = A * (dA - delta)
     dQ = (dZ @ k) * s
     dK = (dZ.mT @ q) * s
-    found = (dQ, queries), (dK, keys), (dV, values), (dZ, bias)
-    return AttentionGradients(*(fitted(dx, x) for dx, x in found))
+    return dQ, dK, dV, dZ
 
 
 def fitted(gradient: Array, x: Array | None) -> Array | None:

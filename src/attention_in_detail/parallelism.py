@@ -145,6 +145,11 @@ class Cost:
     bytes_between: int
 
 
+def need_sizes(**sizes: Any) -> None:
+    for name, size in sizes.items():
+        need_integer(name, size, least=1)
+
+
 def attention_cost(
     T: Size,
     S: Size,
@@ -185,8 +190,7 @@ def attention_cost(
         "entries": entries,
         "itemsize": itemsize,
     }
-    for name, size in sizes.items():
-        need_integer(name, size, least=1)
+    need_sizes(**sizes)
     T, S, D_k, D_v, entries, itemsize = (
         int(size) for size in sizes.values()
     )
@@ -226,14 +230,7 @@ def multi_head_cost(
     Source:
         Vaswani et al. (2017), section 3.2.2: the total is similar to one full head's.
     """
-    for name, size in {
-        "T": T,
-        "D": D,
-        "heads": heads,
-        "batch": batch,
-        "itemsize": itemsize,
-    }.items():
-        need_integer(name, size, least=1)
+    need_sizes(T=T, D=D, heads=heads, batch=batch, itemsize=itemsize)
     if D % heads:
         raise ValueError(
             f"heads = {heads} does not divide D = {D}; "

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from attention_in_detail._checks import checked, need_flag, need_integer
+from attention_in_detail._checks import checked, need_flag
 from attention_in_detail.notation import Size
-from attention_in_detail.parallelism import attention_cost
+from attention_in_detail.parallelism import attention_cost, need_sizes
 
 __all__ = ["TrainingCost", "training_cost"]
 
@@ -45,15 +45,9 @@ def check_training_cost(
     itemsize: Any = 4,
     recompute: Any = True,
 ) -> None:
-    for name, size in {
-        "T": T,
-        "S": S,
-        "D_k": D_k,
-        "D_v": D_v,
-        "entries": entries,
-        "itemsize": itemsize,
-    }.items():
-        need_integer(name, size, least=1)
+    need_sizes(
+        T=T, S=S, D_k=D_k, D_v=D_v, entries=entries, itemsize=itemsize
+    )
     need_flag("recompute", recompute)
 
 

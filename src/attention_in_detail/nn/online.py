@@ -14,7 +14,10 @@ from attention_in_detail._blocks import (
     positive,
     scored,
 )
-from attention_in_detail.backward import summed_to
+from attention_in_detail.backward import (
+    gradients_from_weights,
+    summed_to,
+)
 from attention_in_detail.masks import combine_masks
 from attention_in_detail.notation import Bias, Float, Mask, Scale, Size
 from attention_in_detail.online import (
@@ -140,20 +143,25 @@ class _Gradients(torch.autograd.Function):
                 )
                 A = torch.exp(z - shift[..., rows, None])
                 A = A / total[..., rows, None]
-                dA = dY[..., rows, :] @ v.mT
-                dZ = A * (dA - delta[..., rows, None])
-                s = as_factor(factor, dZ)
-                by_query = dZ @ k  # before the scale
-                if dQ is not None:
-                    _add(dQ[..., rows, :], by_query * s)
-                if dK is not None:
-                    _add(dK[..., columns, :], (dZ.mT @ q) * s)
-                if dV is not None:
-                    _add(dV[..., columns, :], A.mT @ dY[..., rows, :])
+                s = as_factor(factor, A)
+                found = gradients_from_weights(
+                    A, q, k, v, dY[..., rows, :], s, delta[..., rows, None]
+                )
+                places = (
+                    (dQ, rows),
+                    (dK, columns),
+                    (dV, columns),
+                )
+                for (place, part), gradient in zip(
+                    places, found, strict=False
+                ):
+                    if place is not None:
+                        _add(place[..., part, :], gradient)
+                dZ = found[-1]
                 if d_bias is not None:
                     _add(part_of(d_bias, rows, columns), dZ)
                 if needed[4]:
-                    d_scale += (by_query * q).sum()
+                    d_scale += (dZ * (q @ k.mT)).sum()
         gradients = [
             None if dx is None else narrowed(dx, x.dtype)
             for dx, x in zip(sums, inputs, strict=True)
