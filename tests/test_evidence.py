@@ -459,6 +459,17 @@ def test_what_is_wrong_with_the_evidence_is_told(given, told):
     assert [fault for fault, _ in judged(**given)] == [told]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"when": "2000"}', '{"tests": 1}', '{"tests": {"a": {}}}'],
+)
+def test_a_record_that_cannot_be_read_is_none(tmp_path, text):
+    path = tmp_path / "evidence.json"
+    assert evidence.read_record(path) == evidence.Record()
+    path.write_text(text)
+    assert evidence.read_record(path) == evidence.Record()
+
+
 def test_without_a_record_there_is_one_fault_only():
     stated = [evidence.Claim("thm-a", "page", "theorem")]
     (fault,) = evidence.faults(stated, {}, set(), evidence.Record(), "now")

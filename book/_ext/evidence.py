@@ -71,20 +71,23 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    if not path.is_file():
+    """The record of the last run. One that is damaged, or of an earlier form, is none: there is always a book."""
+    try:
+        read = json.loads(path.read_text("utf8"))
+        tests = read["tests"].items()
+        return Record(
+            read["when"],
+            read["code"],
+            tuple(read["versions"].items()),
+            {name: test["outcome"] for name, test in tests},
+            {name: tuple(test["claims"]) for name, test in tests},
+            read["doubt"],
+        )
+    except FileNotFoundError:
         return Record()
-    read = json.loads(path.read_text("utf8"))
-    return Record(
-        read["when"],
-        read["code"],
-        tuple(read["versions"].items()),
-        {name: test["outcome"] for name, test in read["tests"].items()},
-        {
-            name: tuple(test["claims"])
-            for name, test in read["tests"].items()
-        },
-        read["doubt"],
-    )
+    except (ValueError, LookupError, TypeError, AttributeError):
+        log.info("%s cannot be read: as if the tests were not run", path)
+        return Record()
 
 
 def record_of(app: Sphinx) -> Record:
