@@ -52,7 +52,7 @@ SECTIONS = {
 
 
 def roles(text):
-    return re.findall(r"\{test\}`([^`]+)`", text)
+    return re.findall(r"\{test\}`(?:[^`<]*<)?([^`<>]+)>?`", text)
 
 
 def test_the_overview_names_each_bug_where_it_was_shipped_and_its_place():

@@ -512,7 +512,8 @@ PAGES = {
 
         {computed-by}`small.add`
 
-        As {test}`test_small.py::test_of_no_claim` says.
+        As {test}`test_small.py::test_of_no_claim` says,
+        and {test}`other words <test_small.py::test_slow>` do.
 
         ```{py:function} small.add(a, b)
         ```
@@ -629,6 +630,12 @@ def test_a_claim_leads_to_its_tests_and_the_list_to_the_claim(book):
     assert chapter.find("a", string="of no claim")["href"].endswith(
         "#test_of_no_claim"
     )
+    assert chapter.find("a", string="other words")["href"] == (
+        "_tests/test_small.html#test_slow"
+    )
+    # And back, from the mark of a test to the statement.
+    back = page("_tests/test_small").find("a", string="thm-wrong")
+    assert back["href"] == "../chapter.html#thm-wrong"
     overview, equations = listed.select("table")
     assert [cell.get_text() for cell in overview.select("td")] == [
         "A chapter",

@@ -2,7 +2,11 @@
 
     {test}`test_chapter_03.py::test_the_largest_score_wins`
 
-is a link to that test, at its line. A page is made for each file of tests that something links to. The tests are
+is a link to that test, at its line. It reads as the name does, unless other words stand before it:
+
+    {test}`the largest wins <test_chapter_03.py::test_the_largest_score_wins>`
+
+A page is made for each file of tests that something links to; the labels of claims on it lead back. The tests are
 read, never imported: building the book takes none of what testing it takes.
 """
 
@@ -168,17 +172,20 @@ class TestRole(SphinxRole):
     __test__ = False
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        test = read_tests(Path(self.env.srcdir) / "tests").get(self.text)
+        words, key = re.fullmatch(
+            r"(?:(.*?)\s*<)?(.*?)>?", self.text, re.DOTALL
+        ).groups()
+        test = read_tests(Path(self.env.srcdir) / "tests").get(key)
         if test is None:
             told = self.inliner.reporter.error(
-                f"there is no test {self.text}; a test is named as {{test}}`file.py::name`, the file below tests/",
+                f"there is no test {key}; a test is named as {{test}}`file.py::name`, the file below tests/",
                 line=self.lineno,
             )
             return [
                 self.inliner.problematic(self.rawtext, self.rawtext, told)
             ], [told]
         keep(self.env, self.env.docname, test)
-        return [TestLink("", test.words, key=test.key)], []
+        return [TestLink("", words or test.words, key=test.key)], []
 
 
 def keep(env: BuildEnvironment, docname: str, test: Test) -> None:
@@ -199,6 +206,23 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             node.replace_self(link(app, docname, test, node.astext()))
         else:
             node.replace_self(nodes.emphasis("", node.astext()))
+
+
+def with_links(app: Sphinx, page: str, listing: str) -> str:
+    """The labels of claims lead to the statements."""
+
+    def linked(found: re.Match[str]) -> str:
+        stated = getattr(app.env, "proof_list", {}).get(found[2])
+        if stated is None:
+            return found[0]
+        uri = app.builder.get_relative_uri(page, stated["docname"])
+        return (
+            f'{found[1]}<a href="{uri}#{found[2]}">{found[2]}</a>{found[3]}'
+        )
+
+    return re.sub(
+        r'(>(?:"|&quot;))([a-z]+-[\w-]+)((?:"|&quot;)<)', linked, listing
+    )
 
 
 def listing(highlighted: str, tests: list[Test]) -> str:
@@ -226,12 +250,13 @@ def collect(app: Sphinx) -> Iterator[tuple[str, dict[str, object], str]]:
         highlighted = app.builder.highlighter.highlight_block(
             source, "python", linenos=False
         )
-        name = f"tests/{file}"
+        name, page = f"tests/{file}", by_file[file][0].page
+        lines = with_links(app, page, listing(highlighted, by_file[file]))
         yield (
-            by_file[file][0].page,
+            page,
             {
                 "title": name,
-                "body": f"<h1>{escape(name)}</h1>\n{listing(highlighted, by_file[file])}",
+                "body": f"<h1>{escape(name)}</h1>\n{lines}",
             },
             "page.html",
         )
