@@ -199,7 +199,7 @@ def test_over_the_seeds_the_softmax_raises_the_rank_of_random_and_real_heads():
     assert (values("real_full_rank") > 200).all()
 
 
-@pytest.mark.claim("obs-rank-energy")
+@pytest.mark.claim("obs-rank-energy", "cor-rank")
 def test_over_the_seeds_real_heads_are_near_thin_and_their_shuffled_rows_are_not():
     assert (values("real_energy") > 0.85).all()
     assert (values("real_energy") > values("shuffled_energy") + 0.15).all()
