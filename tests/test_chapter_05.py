@@ -146,7 +146,7 @@ def test_a_head_is_attention_at_the_width_of_a_head():
 # rem-widths
 
 
-@pytest.mark.claim("rem-widths")
+@pytest.mark.claim("rem-widths", "cor-value-rows")
 def test_heads_may_have_values_of_widths_of_their_own():
     """m₁ + m₂ rows of W^O; the sum over heads does not need them equal."""
     widths = (3, 5)

@@ -38,6 +38,7 @@ from attention_in_detail import (
     self_attention,
     softmax,
 )
+from tests.page_numbers import not_printed, numbers_of
 from tests.support import assert_close, normal
 
 # What elle, n', a, pas, de, voiture and the French for red ask for:
@@ -162,9 +163,22 @@ def share(weights):
 def test_one_line_of_the_random_map_is_heavier_than_any_by_hand():
     strongest = random_map(0).max(axis=1)
     assert strongest.max().round(2) == 0.92
-    assert strongest.max() > attention_weights(QUERIES, KEYS).max()
+    by_hand = attention_weights(QUERIES, KEYS).max()
+    assert by_hand == pytest.approx(0.8, abs=1e-15)
+    assert strongest.max() > by_hand
+    assert numbers_of("obs-random-alignment") == [
+        strongest.max().round(2),
+        by_hand.round(2),
+    ]
     assert (strongest < 0.8).sum() == 6
     assert (strongest >= 0.295).all()
+
+
+def test_each_decimal_of_the_text_is_one_that_a_cell_prints():
+    # Of the random map, and of an exercise below.
+    computed = [f"{random_map(0).max():.2f}", "0.48"]
+    computed += [f"{8 / 17:.3f}", f"{16 / 33:.3f}"]
+    assert not not_printed("07_cross_attention", computed)
 
 
 def test_the_random_map_puts_less_on_the_aligned_words_than_an_even_one():

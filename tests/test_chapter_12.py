@@ -14,10 +14,7 @@ Checked elsewhere:
 - the mass, by hand and against loops: test_head_scores.py
 """
 
-import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,10 +27,8 @@ from attention_in_detail.head_scores import (
 )
 from attention_in_detail.models import encode, load_minilm, without_head
 from attention_in_detail.models.maps import head_maps, stored_maps
+from tests.page_numbers import not_printed, numbers_of, statement
 
-PAGE = (
-    Path(__file__).parents[1].joinpath("notebooks", "12_real_heads.ipynb")
-)
 KEPT = stored_maps()
 TIRED, WIDE, ALICE, DOG, ADA = KEPT
 CHANGE = np.mean([kept.changes for kept in KEPT], axis=0)
@@ -91,6 +86,7 @@ def test_each_pattern_has_the_best_head_of_the_table(
 def test_the_sink_is_about_seven_times_its_share():
     mass, share = masses("first")
     assert 6.5 < mass.mean() / share < 7.5
+    assert numbers_of("obs-real-heads") == [mass[4, 5].round(2)]
 
 
 def test_the_same_word_has_two_heads():
@@ -119,23 +115,8 @@ def test_the_same_word_has_two_heads():
 
 
 def test_each_decimal_of_the_text_is_one_that_a_cell_prints():
-    cells = json.loads(PAGE.read_text(encoding="utf-8"))["cells"]
-    text = "\n".join(
-        "".join(cell["source"])
-        for cell in cells
-        if cell["cell_type"] == "markdown"
-    )
-    printed = "\n".join(
-        "".join(output["text"])
-        for cell in cells
-        for output in cell.get("outputs", ())
-        if output["output_type"] == "stream"
-    )
-    decimal = re.compile(r"(?<![\w.])0?(\.\d{2,})")
-    said = set(decimal.findall(text))
-    assert len(said) > 10
-    in_solutions = {".44", ".03", ".13", ".06"}  # tested below
-    assert said <= set(decimal.findall(printed)) | in_solutions
+    in_solutions = [".44", ".03", ".13", ".06"]  # tested below
+    assert not not_printed("12_real_heads", in_solutions)
 
 
 def test_some_head_of_72_lies_above_uniform_on_pairs_drawn_at_random():
@@ -172,7 +153,9 @@ def test_on_other_sentences_the_heads_do_the_same(sentence):
     assert best_head(mass["previous"]) == (0, 2)
     assert best_head(mass["next"]) == (1, 8)
     assert best_head(mass["punctuation"]) == (3, 11)
-    assert 0.4 < mass["first"].mean() < 0.5
+    low, high = numbers_of("obs-other-sentences")
+    assert (low, high) == (0.4, 0.5)
+    assert low < mass["first"].mean() < high
     assert mass["same word"][2, 9] > mass["same word"][0, 8]
     assert (best_head(mass["same word"]) == (2, 9)) == (
         sentence in (NOT_USED[0], NOT_USED[1], NOT_USED[3])
@@ -235,6 +218,8 @@ def test_where_it_and_he_look():
         (0.74, (3, 1), 0.74),
         (0.10, (2, 4), 0.44),
     ]
+    said = [on_it for on_it, _, _ in found.values()]
+    assert numbers_of("obs-pronoun") == said
     for kept in (TIRED, WIDE):  # the caption: "animal" still wins
         at = kept.tokens.index("it")
         assert kept.tokens[kept.weights[3, 1, at].argmax()] == "animal"
@@ -286,6 +271,17 @@ def test_what_silencing_changes_is_that_of_the_model():
 
 
 @pytest.mark.claim("obs-silenced-heads")
+def test_the_statement_has_the_places_of_the_clear_heads():
+    place = (CHANGE[0, 2] < CHANGE).sum() + 1
+    assert f"comes {place}rd, though second in its" in statement(
+        "obs-silenced-heads"
+    )
+    assert f"of all {CHANGE.size} heads" in statement("obs-silenced-heads")
+    assert CHANGE.argmin() == np.ravel_multi_index((4, 5), CHANGE.shape)
+    assert CHANGE.argmax() == np.ravel_multi_index((5, 11), CHANGE.shape)
+
+
+@pytest.mark.claim("obs-silenced-heads")
 def test_none_of_the_five_patterns_finds_l5h11_nor_any_head_of_its_layer():
     for name in patterns(DOG.tokens):
         assert best_head(masses(name)[0])[0] != 5
@@ -296,6 +292,10 @@ def test_a_clear_map_is_no_sign_of_a_large_change():
     assert abs(rank_correlation(CLEAR, CHANGE) + 0.31) < 0.006
     without_last = rank_correlation(CLEAR[:5], CHANGE[:5])
     assert abs(without_last + 0.16) < 0.006
+    assert numbers_of("obs-clear-maps") == [
+        round(float(rank_correlation(CLEAR, CHANGE)), 2),
+        round(float(without_last), 2),
+    ]
     first, second = np.argsort(-CLEAR.ravel())[:2]
     assert divmod(first, 12) == (0, 2)
     assert divmod(second, 12) == (4, 5)

@@ -19,6 +19,7 @@ from attention_in_detail.models.crossings import (
     stored_crossings,
     translation,
 )
+from tests.page_numbers import not_printed, numbers_of
 from tests.translator_support import needs_weights, small_translator
 
 KEPT = stored_crossings()
@@ -54,6 +55,12 @@ def test_sentences_and_sizes():
         assert KEPT[1].pairs[t].nonzero()[0] == [
             KEPT[1].source.index("▁stopped")
         ]
+
+
+def test_each_decimal_of_the_text_is_one_that_a_cell_prints():
+    in_solutions = [".85", ".03", ".02", ".84"]  # tested below
+    computed = [f"{np.log(2):.2f}", *in_solutions]
+    assert not not_printed("13_real_translator", computed)
 
 
 def test_viewer_holds_all_heads():
@@ -114,6 +121,8 @@ def test_the_table_says_what_the_page_reads_in_it():
     assert PAIRS[0].max() < 0.315
     assert EARLIER.argmax() == 5  # L0H5
     assert EARLIER[1].max() < 0.15
+    said = [first, second, EARLIER.max(), 0.15]
+    assert numbers_of("obs-translator-heads") == np.round(said, 2).tolist()
 
 
 def test_head_that_looks_one_piece_back():
@@ -173,8 +182,10 @@ def test_silencing_a_head_changes_as_much_as_the_page_says(
     )
 
 
+@pytest.mark.claim("obs-translator-silenced")
 def test_silencing_the_two_clear_heads():
     assert DROPS.argmax() == 5  # L0H5
+    assert numbers_of("obs-translator-silenced") == [DROPS.max().round(2)]
     assert DROPS.round(2).min() == 0  # no bar of the figure points down
     # both maps are clear: no other head has a larger mean of its largest weights
     clear = mean(lambda kept: kept.weights.max(-1).mean(-1))
@@ -223,6 +234,10 @@ def test_turned_heads_at_every_place(name, stays, becomes):
     assert len(stayed) == 685
     assert abs(np.mean(stayed) - stays) < 0.006
     assert abs(np.mean(became) - becomes) < 0.006
+    said = [np.mean(stayed), np.mean(became)]
+    said = np.round(said, 2).tolist()
+    head, *layer = numbers_of("obs-translator-turned")
+    assert ([head, 0] if name == "forced_head" else layer) == said
 
 
 def test_labels_moved_by_one_exchange_the_two_heads():

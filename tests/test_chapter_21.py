@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from attention_in_detail import attention_weights, scores
+from attention_in_detail import (
+    MultiHeadParameters,
+    attention_weights,
+    scores,
+)
 from attention_in_detail.insights.direction import (
     cycle_log_ratios,
     measure_head,
@@ -22,6 +26,7 @@ from attention_in_detail.insights.direction import (
     train_head,
 )
 from attention_in_detail.insights.results import experiment
+from attention_in_detail.models import load_minilm
 from attention_in_detail.models.maps import stored_maps
 
 STORED = experiment("direction")
@@ -289,6 +294,54 @@ def test_real_heads_are_a_little_more_symmetric_than_shuffled_ones():
     assert (np.abs(values("minilm_shuffled") - 0.5) < 0.01).all()
     assert share[0, 2] < 0.5
     assert (share > 0.1).all()
+
+
+def forms_of(layers, order=slice(None)):
+    """What each head compares rows by, the rows of W_K in an order."""
+    heads = [
+        (p.head(i).W_Q, p.head(i).W_K[order])
+        for p in layers
+        for i in range(p.heads)
+    ]
+    return score_form(*(np.array(W) for W in zip(*heads, strict=True)))
+
+
+@pytest.mark.claim("obs-direction-minilm")
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
+def test_the_skew_share_of_a_made_up_model_is_found_and_shuffling_hides_it(
+    share,
+):
+    """Two layers of three heads of full width, with forms of a given share."""
+    D, h, rng = 60, 3, np.random.default_rng(5)
+    layers = []
+    for _ in range(2):
+        W_Q = rng.standard_normal((h, D, D))
+        S, N = symmetric_and_skew(rng.standard_normal((h, D, D)))
+        S, N = (
+            P / np.linalg.norm(P, axis=(-2, -1), keepdims=True)
+            for P in (S, N)
+        )
+        forms = np.sqrt(1 - share) * S + np.sqrt(share) * N
+        W_K = np.linalg.solve(W_Q, forms).mT
+        W_Q, W_K = (np.concatenate([*W], axis=1) for W in (W_Q, W_K))
+        layers.append(MultiHeadParameters(W_Q, W_K, W_Q, W_Q.T, heads=h))
+    found = skew_share(forms_of(layers))
+    assert found.shape == (6,)
+    assert_near(found, np.full(6, share), 1e-9)
+    shuffled = skew_share(forms_of(layers, rng.permutation(D)))
+    assert_near(shuffled.mean(), 0.5, 0.03)
+
+
+@pytest.mark.claim("obs-direction-minilm")
+def test_the_real_model_has_the_stored_shares_and_shuffled_one_half():
+    layers = [layer.attention for layer in load_minilm().layers]
+    share = skew_share(forms_of(layers)).reshape(6, 12)
+    assert_near(share, STORED.more["minilm_heads"], 1e-3)
+    assert_near(share.mean(), STORED["minilm_skew"].mean, 1e-3)
+    order = np.random.default_rng(7).permutation(384)
+    shuffled = skew_share(forms_of(layers, order)).mean()
+    assert_near(shuffled, STORED["minilm_shuffled"].mean, 5e-3)
+    assert share.mean() < shuffled - 0.05
 
 
 def test_weights_of_the_real_model_are_far_from_symmetric():

@@ -59,8 +59,17 @@ def test_one_coordinate_is_enough_for_full_rank(seed):
     A = attention_weights(3 * q, k)
     assert abs(np.linalg.det(A)) > 0
     assert np.linalg.matrix_rank(A, rtol=1e-14) == 5
-    q[1] = q[0]  # not different
-    assert np.linalg.matrix_rank(attention_weights(3 * q, k)) < 5
+    # Of queries or keys that are not different, one row or column is another's multiple.
+    for n, x in enumerate((q, k)):
+        same = x.copy()
+        same[1] = same[0]
+        pair = (3 * same, k) if n == 0 else (3 * q, same)
+        assert np.linalg.matrix_rank(attention_weights(*pair)) == 4
+    # Neither the size nor the number of pairs matters, as long as all differ.
+    for T in (2, 3, 8):
+        q, k = (2.0 * np.arange(T)[:, None] / T for _ in range(2))
+        A = attention_weights(q, -k)
+        assert np.linalg.matrix_rank(A, rtol=1e-14) == T
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -199,7 +208,7 @@ def test_over_the_seeds_the_softmax_raises_the_rank_of_random_and_real_heads():
     assert (values("real_full_rank") > 200).all()
 
 
-@pytest.mark.claim("obs-rank-energy")
+@pytest.mark.claim("obs-rank-energy", "cor-rank")
 def test_over_the_seeds_real_heads_are_near_thin_and_their_shuffled_rows_are_not():
     assert (values("real_energy") > 0.85).all()
     assert (values("real_energy") > values("shuffled_energy") + 0.15).all()

@@ -349,7 +349,15 @@ def test_over_the_seeds_dpfp_makes_room_and_elu_takes_it():
     assert by_delta == sorted(by_delta)
     assert by_delta[-1] < error["identity", "delta"] - 0.1
     assert error["elu", "sum"] > 3 * error["identity", "sum"]
-    assert error["dpfp3", "sum"] > 1
+    # Under adding too it falls, and not far.
+    assert 1 < error["dpfp3", "sum"] < error["identity", "sum"] - 0.2
+    assert error["dpfp3", "delta"] < error["identity", "delta"] - 0.3
+    fallen = [
+        np.array(STORED[f"map_identity_{rule}"].values)
+        - STORED[f"map_dpfp3_{rule}"].values
+        for rule in ("sum", "delta")
+    ]
+    assert np.min(fallen) > 0
     assert STORED["map_elu_normalized"].mean > 0.9
 
 
@@ -374,6 +382,8 @@ def test_dpfp_makes_room_and_elu_takes_it_here_too():
         ("elu", write_sum, 4, 7),
     ):
         assert low < found[name, rule] < high
+    assert found["dpfp", write_sum] < found["none", write_sum] - 0.1
+    assert found["dpfp", write_by_delta] < found["none", write_by_delta]
 
 
 def test_what_the_maps_do_to_products():

@@ -150,7 +150,7 @@ def test_pure_attention_reaches_rounding_within_four_layers(seed):
     assert np.linalg.matrix_rank(x, rtol=1e-12) == 1
 
 
-@pytest.mark.claim("obs-collapse-cubic")
+@pytest.mark.claim("obs-collapse-cubic", "cor-rank-collapse")
 @each_seed
 @pytest.mark.parametrize("gain", [0.25, 1.0])
 def test_the_rate_is_cubic(seed, gain):
@@ -345,7 +345,7 @@ def test_sharp_scores_delay_it(seed):
     assert found[18] < 1e-12
 
 
-@pytest.mark.claim("obs-collapse-alone")
+@pytest.mark.claim("obs-collapse-alone", "cor-rank-collapse")
 @each_seed
 def test_layer_norm_alone_gains_a_layer(seed):
     found = after(seed, {"norm": True})
@@ -354,7 +354,7 @@ def test_layer_norm_alone_gains_a_layer(seed):
     assert found[6] < 1e-14
 
 
-@pytest.mark.claim("obs-collapse-alone")
+@pytest.mark.claim("obs-collapse-alone", "cor-rank-collapse")
 def test_a_network_slows_it_only_with_large_weights():
     plain, fed, large = (
         np.median(

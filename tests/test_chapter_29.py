@@ -169,16 +169,29 @@ def test_the_softmax_has_features_without_end():
     [
         ("full", True, True),
         ("window", False, False),
+        ("random", False, False),
+        ("big_bird", False, False),
         ("linear", False, True),
     ],
 )
 def test_what_each_form_learns_here_too(name, look_up, frequent):
-    near = torch.asarray(window_mask(16, before=3, after=2))
-    mix = {
-        "full": attention,
-        "window": lambda q, k, v: attention(q, k, v, mask=near),
-        "linear": linear_attention_to_all,
-    }[name]
+    # Six keys of 16 for a query, or about as many.
+    some = union_of_masks(
+        window_mask(16, before=1, after=1), global_mask(16, 1)
+    )
+    drawn = random_mask(16, 2, seed=0, besides=some)
+    open_pairs = {
+        "window": window_mask(16, before=3, after=2),
+        "random": random_mask(16, 6, seed=0),
+        "big_bird": union_of_masks(some, drawn),
+    }
+
+    def under(name):
+        mask = torch.asarray(open_pairs[name])
+        return lambda q, k, v: attention(q, k, v, mask=mask)
+
+    mixes = {"full": attention, "linear": linear_attention_to_all}
+    mix = mixes[name] if name in mixes else under(name)
     for task, learned in (
         ("look up", look_up),
         ("most frequent", frequent),

@@ -4,8 +4,14 @@ from importlib import resources
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from attention_in_detail import attention
+from attention_in_detail import (
+    MultiHeadParameters,
+    attention,
+    multi_head_attention,
+)
 from attention_in_detail.parallelism import (
     Ratio,
     attention_cost,
@@ -92,6 +98,41 @@ def test_cost_counts_every_multiplication():
         cost.bytes_in_and_out == q.nbytes + k.nbytes + v.nbytes + y.nbytes
     )
     assert cost.bytes_between == 2 * A.nbytes
+
+
+def multiply_adds(call):
+    """Those that torch counts: each is two operations."""
+    with FlopCounterMode(display=False) as counter:
+        call()
+    twice = counter.get_total_flops()
+    assert twice % 2 == 0
+    return twice // 2
+
+
+@pytest.mark.claim("prop-attention-cost")
+@pytest.mark.parametrize("sizes", [(3, 4, 5, 6), (8, 2, 7, 1)])
+def test_attention_multiplies_as_often_as_its_cost_says(sizes):
+    T, S, D_k, D_v = sizes
+    B, h = 2, 3
+    q, k, v = (
+        torch.asarray(x)
+        for x in draw((B, h, T, D_k), (B, h, S, D_k), (B, h, S, D_v))
+    )
+    cost = attention_cost(*sizes, entries=B * h)
+    assert multiply_adds(lambda: attention(q, k, v)) == cost.multiply_adds
+
+
+@pytest.mark.claim("prop-multi-head-cost")
+@pytest.mark.parametrize("heads", [1, 2, 8])
+@pytest.mark.parametrize(("B", "T", "D"), [(1, 3, 8), (5, 7, 16)])
+def test_multi_head_attention_multiplies_as_often_as_its_cost_says(
+    heads, B, T, D
+):
+    p = MultiHeadParameters.init(D, heads, seed=1, like=torch.ones(1))
+    (x,) = (torch.asarray(x, dtype=torch.float32) for x in draw((B, T, D)))
+    found = multiply_adds(lambda: multi_head_attention(p, x, x, x))
+    assert found == multi_head_cost(T, D, heads, batch=B).multiply_adds
+    assert found == B * (4 * T * D**2 + 2 * T**2 * D)
 
 
 @pytest.mark.claim("prop-multi-head-cost")

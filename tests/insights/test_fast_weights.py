@@ -69,6 +69,26 @@ def test_the_delta_rule_adds_what_is_missing(rate, make):
     assert_close(start, normal(4, 3, seed=4), 0)
 
 
+@pytest.mark.claim("def-fast-delta")
+@pytest.mark.parametrize(
+    "rate", [0, 0.0, -0.3, np.nextafter(1, 2), 2, np.inf, np.nan]
+)
+def test_a_rate_that_is_not_above_zero_and_at_most_one_is_refused(rate):
+    line = f"^rate is {rate}, but must be above 0, at most 1$"
+    with pytest.raises(ValueError, match=line):
+        fw.write_by_delta(K, V, rate=rate)
+
+
+@pytest.mark.claim("def-fast-delta")
+@pytest.mark.parametrize("rate", [1e-300, 0.5, np.nextafter(1, 0)])
+def test_a_rate_between_is_taken_and_the_rate_is_one_unless_given(rate):
+    first = fw.write_by_delta(K[:1], V[:1], rate=rate)
+    assert_close(first, rate * np.outer(V[0], K[0]), 1e-15)
+    assert_close(
+        fw.write_by_delta(K[:1], V[:1]), np.outer(V[0], K[0]), 1e-15
+    )
+
+
 def test_without_a_memory_the_delta_rule_starts_at_zero():
     assert_close(
         fw.write_by_delta(K, V),

@@ -214,6 +214,7 @@ def test_pretrained_keeps_everything_and_copies_it():
             assert x is not y
 
 
+@pytest.mark.claim("obs-transfer-real")
 def test_scrambled_keeps_the_numbers_and_not_their_order():
     layers = some_layers()
     again = restart(layers, "scrambled", 5)
@@ -225,6 +226,35 @@ def test_scrambled_keeps_the_numbers_and_not_their_order():
     assert not torch.equal(
         next(again[0].parameters()), next(other[0].parameters())
     )
+
+
+@pytest.mark.claim("obs-transfer-real")
+def test_frozen_layers_of_parameters_stay_as_they_were_restarted():
+    """As a trained encoder is used: matrices of three starts, and all but them tuned."""
+    parts = ("norms", "input", "positions", "output")
+    given = layers_of(some_parameters(), dtype=torch.float64)
+    images, _ = glyph_images(np.random.default_rng(0), 3)
+    shown = {}
+    for how in ("pretrained", "scrambled", "narrow"):
+        model = RowReader(restart(given, how, 5), seed=0)
+        with torch.no_grad():
+            shown[how] = model(images)
+        tune(model, parts, seed=0, steps=2, batch=4)
+        for layer, before in zip(model.layers, given, strict=True):
+            for x, y in zip(
+                layer.parameters(), before.parameters(), strict=True
+            ):
+                if x.ndim < 2:
+                    continue
+                assert torch.equal(x, y) == (how == "pretrained")
+                same = torch.equal(
+                    x.flatten().sort()[0], y.flatten().sort()[0]
+                )
+                assert same == (how != "narrow")
+                if how == "narrow":
+                    assert x.std() < 0.04 < y.std()
+    assert (shown["pretrained"] - shown["scrambled"]).abs().max() > 0.01
+    assert (shown["pretrained"] - shown["narrow"]).abs().max() > 0.01
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_linear_attention_of_large_entries_is_finite():
     assert x.grad.isfinite().all()
 
 
-@pytest.mark.claim("obs-cost-time")
+@pytest.mark.claim("def-cost-sparse", "obs-cost-time")
 def test_counts_are_those_of_torch():
     q, k, v = torch.ones(24, 5), torch.ones(18, 5), torch.ones(18, 7)
     E = torch.ones(4, 18)

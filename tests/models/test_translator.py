@@ -224,7 +224,14 @@ def test_the_decoder_is_its_definition_row_by_row():
             found.append(np.maximum(0, c))
         return np.array(found)
 
-    X = translator._positions(model, 0, 5)
+    # Rates from 1 down to 1/10,000; all sines, then all cosines.
+    rates = [10_000 ** (-n / 3) for n in range(4)]
+    X = np.array(
+        [
+            [wave(t * r) for wave in (math.sin, math.cos) for r in rates]
+            for t in range(5)
+        ]
+    )
     X[1:] += math.sqrt(D) * model.embedding[ids[:-1]]
     found, weights = write_target(model, C, ids)
     for n, layer in enumerate(model.decoder_layers):

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from attention_in_detail import (
     attention,
+    attention_weights,
     causal_mask,
     combine_masks,
     online_attention,
 )
+from attention_in_detail.recomputing import training_cost
 from tests.support import (
     B,
     D_k,
@@ -292,21 +295,61 @@ def test_no_tensor_of_all_pairs_is_made_forward_or_backward(offset):
 
 
 def saved(function, *inputs, **options):
-    """How many numbers are kept for the gradient, inputs apart."""
+    """What is kept for the gradient, each tensor once, inputs apart."""
     kept = {}
 
     def note(x):
-        kept[x.data_ptr()] = x.numel()
+        kept[x.data_ptr()] = x
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
         function(*inputs, **options)
     own = {x.data_ptr() for x in inputs}
-    return sum(n for place, n in kept.items() if place not in own)
+    return [x for place, x in kept.items() if place not in own]
 
 
-def test_only_the_output_and_two_numbers_a_query_are_kept():
-    inputs = leaves(*(normal(100, 3, seed=n) for n in range(3)))
-    kept = saved(online_attention, *inputs, query_block=10)
-    assert kept == 100 * (3 + 2)
-    assert saved(attention, *inputs) >= 100 * 100
+@pytest.mark.claim("prop-backward-cost")
+@pytest.mark.parametrize("N", [1, 2])
+def test_only_the_output_and_two_numbers_a_query_are_kept(N):
+    sizes = T, S, D_k, D_v = 60, 100, 3, 4
+    shapes = (N, T, D_k), (N, S, D_k), (N, S, D_v)
+    inputs = leaves(*(normal(*x, seed=n) for n, x in enumerate(shapes)))
+    again, kept = (
+        training_cost(*sizes, entries=N, itemsize=8, recompute=how)
+        for how in (True, False)
+    )
+    numbers = sum(
+        x.numel() for x in saved(online_attention, *inputs, **CUT)
+    )
+    assert numbers == N * T * (D_v + 2) == again.bytes_kept // 8
+    # Autograd keeps the weights, and steps on the way to them too.
+    weights = attention_weights(*inputs[:2]).detach()
+    assert weights.numel() == N * T * S == kept.bytes_kept // 8
+    pairs = [
+        x for x in saved(attention, *inputs) if x.numel() == weights.numel()
+    ]
+    assert any(
+        torch.equal(x.reshape(weights.shape), weights) for x in pairs
+    )
+
+
+@pytest.mark.claim("prop-backward-cost")
+@pytest.mark.parametrize(
+    ("function", "recompute"),
+    [(attention, False), (online_attention, True)],
+)
+def test_each_way_multiplies_as_often_as_its_cost_says(function, recompute):
+    N, *sizes = 2, 7, 9, 3, 4
+    T, S, D_k, D_v = sizes
+    shapes = (N, T, D_k), (N, S, D_k), (N, S, D_v)
+    inputs = leaves(*(normal(*x, seed=n) for n, x in enumerate(shapes)))
+    cost = training_cost(*sizes, entries=N, recompute=recompute)
+    with FlopCounterMode(display=False) as forward:
+        total = function(*inputs).sum()
+    with FlopCounterMode(display=False) as back:
+        total.backward()
+    # Each multiply-add is two operations.
+    assert forward.get_total_flops() == 2 * cost.multiply_adds_forward
+    assert back.get_total_flops() == 2 * cost.multiply_adds_backward
+    more = (3 if recompute else 2) * D_k + 2 * D_v
+    assert cost.multiply_adds_backward == N * T * S * more
