@@ -27,7 +27,7 @@ def row(module: str, one: dict) -> list[list[nodes.Node]]:
     return [
         [nodes.literal("", module)],
         *([nodes.Text(cell)] for cell in cells),
-        [nodes.Text(f"{one['score']:.1f} %")],
+        [nodes.Text(f"{one['score']:.1f}\u00a0%")],
     ]
 
 

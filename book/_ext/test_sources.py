@@ -208,6 +208,11 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             node.replace_self(nodes.emphasis("", node.astext()))
 
 
+def breakable(name: str) -> str:
+    """The name of a file, which a narrow screen may break between its words."""
+    return re.sub(r"([/_])", r"\1<wbr>", escape(name))
+
+
 def with_links(app: Sphinx, page: str, listing: str) -> str:
     """The labels of claims lead to the statements."""
 
@@ -256,7 +261,7 @@ def collect(app: Sphinx) -> Iterator[tuple[str, dict[str, object], str]]:
             page,
             {
                 "title": name,
-                "body": f"<h1>{escape(name)}</h1>\n{lines}",
+                "body": f"<h1>{breakable(name)}</h1>\n{lines}",
             },
             "page.html",
         )
