@@ -1,7 +1,7 @@
 # Attention in Detail. `make` lists what can be made.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book serve test test-more test-oldest test-newest notebooks bench experiments mutants clean
+.PHONY: help book serve test test-more test-oldest test-newest notebooks bench experiments again mutants clean
 
 VENV_PYTHON := .venv/bin/python
 # How many processes the tests may use.
@@ -66,6 +66,15 @@ experiments: ## run all experiments of Part III again on all seeds, an hour or m
 	    $(VENV_PYTHON) "$$script" || exit 1; \
 	done
 	@echo "[4/4] numbers in the text"; $(VENV_PYTHON) tools/fill_measured.py
+
+again: ## does today's code give what the experiments stored? The first seed of each (minutes; one: NAME=direction)
+	@[ -z '$(NAME)' ] || [ -f 'experiments/$(NAME).py' ] || { \
+	    echo 'make: there is no experiment $(NAME)' >&2; exit 1; }
+	@sh tools/setup_env.sh test 3
+	@failed=; for script in $$(grep -l __main__ experiments/$(or $(NAME),*).py); do \
+	    echo "[3/3] measured again: $$script"; \
+	    $(VENV_PYTHON) "$$script" --again || failed=1; \
+	done; [ -z "$$failed" ]
 
 mutants: ## change the core modules in a thousand small ways: do the tests notice? (5 to 10 minutes; goes on where it stopped)
 	@sh tools/setup_env.sh test 3

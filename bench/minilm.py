@@ -13,7 +13,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy starts its threads
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import numpy as np
-from storing import FOLDER
+from storing import store_arrays
 
 from attention_in_detail.models import encode, load_minilm
 from attention_in_detail.models.maps import silencing
@@ -36,8 +36,7 @@ def main() -> None:
         arrays[f"weights_{n}"] = weights.astype(np.float16)
         arrays[f"changes_{n}"] = silencing(model, sentence)
         print(sentence, flush=True)
-    path = FOLDER / "minilm.npz"
-    np.savez_compressed(path, **arrays)
+    path = store_arrays("minilm", arrays)
     print("stored in", path.relative_to(path.parents[3]))
 
 

@@ -13,7 +13,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy starts its threads
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import numpy as np
-from storing import FOLDER
+from storing import store_arrays
 
 from attention_in_detail.models import load_translator, translate
 from attention_in_detail.models.crossings import cross_silencing, forced
@@ -80,8 +80,7 @@ def main() -> None:
         print(found.text, flush=True)
     arrays["sentences"] = np.array(list(SENTENCES))
     arrays["translations"] = np.array(texts)
-    path = FOLDER / "translator.npz"
-    np.savez_compressed(path, **arrays)
+    path = store_arrays("translator", arrays)
     print("stored in", path.relative_to(path.parents[3]))
 
 

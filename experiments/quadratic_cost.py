@@ -307,4 +307,5 @@ if __name__ == "__main__":
         LABELS,
         packages=("numpy", "torch"),
         more=more,
+        times=[f"ratio_{name}" for name in RATIOS],
     )

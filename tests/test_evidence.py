@@ -17,6 +17,7 @@ from bs4 import BeautifulSoup
 
 from tests import claims
 from tests.extension_support import EXTENSIONS, ROOT, extension
+from tools import provenance
 from tools.fingerprint import of_claims
 
 evidence = extension("evidence")
@@ -152,6 +153,10 @@ SMALL = """
         assert 1 + 1 == 2
 
 
+    def stored_result(name):
+        return [1]
+
+
     @pytest.mark.parametrize("x", [1, 2])
     @pytest.mark.claim("thm-right", "thm-wrong")
     def test_x_is_one(x):
@@ -197,6 +202,106 @@ def test_tests_are_read_with_their_claims_and_lines(written):
     assert found["test_small.py::test_of_no_claim"].claims == ()
     assert found["test_small.py::test_slow"].slow
     assert not both.slow
+
+
+FROM_STORED = """
+    import pytest
+
+    KEPT = [n for n in stored_result("one")["rows"]]
+    first, _ = KEPT[:2]
+
+
+    def values(key):
+        return experiment("one")[key]
+
+
+    @pytest.fixture
+    def maps():
+        return stored_maps()
+
+
+    def test_by_name():
+        assert KEPT
+
+
+    def test_by_a_value():
+        assert first == 1
+
+
+    def test_by_a_helper():
+        assert values("a") == 1
+
+
+    def test_by_a_fixture(maps):
+        assert maps
+
+
+    def test_its_own_values():
+        values = [1]
+        assert values == [1]
+
+
+    @pytest.mark.parametrize("first", [1])
+    def test_a_parameter(first):
+        assert first == 1
+
+
+    def test_a_keyword():
+        assert dict(values=1)
+"""
+
+
+def test_what_was_measured_before_is_known_from_the_lines(written):
+    folder = written(FROM_STORED, "stored/test_small.py").joinpath("stored")
+    assert {
+        test.name
+        for test in test_sources.read_tests(folder).values()
+        if test.stored
+    } == {
+        "test_by_name",
+        "test_by_a_value",
+        "test_by_a_helper",
+        "test_by_a_fixture",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tests", "rests"),
+    [
+        ([("stored", "ordinary")], True),
+        ([("stored", "ordinary"), ("measured", "slow")], True),
+        ([("stored", "ordinary"), ("measured", "ordinary")], False),
+        ([("measured", "ordinary")], False),
+        ([("stored", "slow")], False),
+        ([], False),
+    ],
+)
+def test_a_claim_rests_on_stored_results_if_no_ordinary_run_measures(
+    tests, rests
+):
+    made = [
+        test_sources.Test(
+            "test_small.py",
+            f"test_{n}",
+            1,
+            slow=when == "slow",
+            stored=how == "stored",
+        )
+        for n, (how, when) in enumerate(tests)
+    ]
+    assert evidence.rests_on_stored(made) is rests
+
+
+def test_claims_of_this_book_that_rest_on_stored_results_are_few():
+    found = {
+        label
+        for _, label in stated()
+        if evidence.rests_on_stored(checking(label))
+    }
+    assert {"obs-parallel-heads", "obs-shared-minilm"} <= found
+    assert "cor-fast-weights" not in found
+    assert all(label.startswith(("obs-", "cor-")) for label in found)
+    assert len(found) < len(stated()) / 6
 
 
 @pytest.mark.parametrize(
@@ -532,14 +637,20 @@ PAGES = {
         :::
     """,
 }
+OVER_AGAIN = """
+
+    @pytest.mark.claim("thm-wrong")
+    def test_as_it_was():
+        assert stored_result("one") == [1]
+"""
 
 
 @pytest.fixture
 def book(written, tmp_path):
     """Build a small book; return what Sphinx says and how to read a page."""
 
-    def build(record=None, strict=False, **pages):
-        written(SMALL, "source/tests/test_small.py")
+    def build(record=None, strict=False, tests=SMALL, **pages):
+        written(tests, "source/tests/test_small.py")
         for name, text in {**PAGES, **pages}.items():
             written(text, f"source/{name}.md")
         written(
@@ -601,6 +712,7 @@ def book(written, tmp_path):
 
 
 MARKS = {
+    "test_as_it_was": ["thm-wrong"],
     "test_one_and_one_are_two": ["thm-right"],
     "test_x_is_one": ["thm-right", "thm-wrong"],
 }
@@ -674,6 +786,32 @@ def test_a_claim_leads_to_its_tests_and_the_list_to_the_claim(book):
     assert [cell.get_text() for cell in row] == ["A chapter", "(1)", "add"]
     assert row[1].a["href"] == "chapter.html#equation-eq-sum"
     assert row[2].a["href"] == "chapter.html#small.add"
+
+
+def test_what_was_compared_with_stored_results_says_so(book, written):
+    script, kept = "print(1)", '{"date": "2000-01-01", "code": "other"}'
+    written(script, "source/bench/one.py")
+    written(kept, f"source/{provenance.STORED}/one.json")
+    text = (
+        PAGES["list"] + "\n        :::{stored-measurements}\n        :::\n"
+    )
+    record = {
+        "test_one_and_one_are_two": "passed",
+        "test_as_it_was": "passed",
+    }
+    only = SMALL.replace('"thm-right", "thm-wrong"', '"thm-right"')
+    done, page = book(record, tests=only + OVER_AGAIN, list=text)
+    assert done.returncode == 0, done.stderr
+    assert said(page("chapter"))[1] == (
+        "\u2713 Agrees with what was measured and stored: as it was"
+    )
+    listed = page("list")
+    text = " ".join(listed.get_text().split())
+    assert "For 1 of them something was computed again. The other 1" in text
+    cells = [
+        cell.get_text() for cell in listed.select("table")[-1].select("td")
+    ]
+    assert cells == ["bench/one.py", "2000-01-01", "has changed"]
 
 
 def test_a_book_without_a_record_says_so_and_is_built(book):

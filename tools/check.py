@@ -62,6 +62,7 @@ COPIED = [
     "notebooks",
     "src",
     "tests",
+    "bench",
     "experiments",
     "conftest.py",
     "tools",

@@ -16,7 +16,10 @@ PAGES = [
     "notebooks",
     "src",
     "tests",
+    "bench",
+    "experiments",
     "tools/build_book.py",
+    "tools/provenance.py",
     "tools/fingerprint.py",
     "pyproject.toml",
     "requirements.txt",
@@ -24,8 +27,9 @@ PAGES = [
     "LICENSE*",
 ]
 # Everything that a test of a claim can depend on, beyond the packages that are installed.
-CLAIMS = ["book", "experiments", "notebooks", "src", "tests"]
-CLAIMS += ["conftest.py", "pyproject.toml", "tools/fingerprint.py"]
+CLAIMS = ["book", "bench", "experiments", "notebooks", "src", "tests"]
+CLAIMS += ["conftest.py", "pyproject.toml"]
+CLAIMS += ["tools/fingerprint.py", "tools/provenance.py"]
 
 
 def fingerprint(root: Path, patterns: Iterable[str], salt: str = "") -> str:

@@ -243,6 +243,14 @@ SAID = {
     "failed": ("\u2717 ", "NOT confirmed by the last run of"),
     "not run": ("", "Not yet run here; it is checked by"),
 }
+# Where every test of an ordinary run compares with what was measured before, and measures nothing again.
+STORED = "Agrees with what was measured and stored:"
+
+
+def rests_on_stored(tests: list[Test]) -> bool:
+    """Whether no ordinary run measures again what is stated."""
+    ordinary = [test for test in tests if not test.slow]
+    return bool(ordinary) and all(test.stored for test in ordinary)
 
 
 def links(
@@ -269,6 +277,8 @@ def line(
     """The line under a statement."""
     state = worst(record, tests)
     mark, words = SAID[state]
+    if state == "passed" and rests_on_stored(tests):
+        words = STORED
     if not tests:
         mark, words = "", "No test checks this yet."
     return nodes.paragraph(

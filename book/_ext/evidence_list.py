@@ -9,12 +9,22 @@ repeats each labelled statement, chapter by chapter, with the tests that check i
     :::
 
 lists the numbered equations that a function of the package computes.
+
+    :::{stored-measurements}
+    :::
+
+lists what is measured once and stored, and whether the code that measured it is still that of the book.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+
+import provenance
 from computed_by import equations, reference
 from docutils import nodes
 from evidence import (
@@ -25,6 +35,7 @@ from evidence import (
     line,
     reading_order,
     record_of,
+    rests_on_stored,
     worst,
 )
 from sphinx.addnodes import pending_xref
@@ -249,6 +260,13 @@ def of_the_run(
     versions = ", ".join(
         f"{name} {version}" for name, version in record.versions
     )
+    kept = sum(
+        rests_on_stored(found.get(claim.label, [])) for claim in stated
+    )
+    said += (
+        f" For {number - kept} of them something was computed again. The other {kept} were compared with what "
+        "was measured once and stored, as the list says under each."
+    )
     told = [
         nodes.paragraph("", said),
         nodes.paragraph("", f"The run: {record.when}, with {versions}."),
@@ -353,6 +371,35 @@ def build_formulas(app: Sphinx, docname: str) -> list[nodes.Node]:
     ]
 
 
+class StoredDirective(SphinxDirective):
+    def run(self) -> list[nodes.Node]:
+        root = Path(self.env.srcdir)
+        rows = []
+        for one in provenance.stored(root):
+            when = one.date
+            if one.again:
+                when += f"; its first seed again {one.again}"
+            rows.append(
+                [
+                    [nodes.literal("", one.script)],
+                    [nodes.Text(when)],
+                    [
+                        nodes.Text(
+                            "the same" if one.same_code else "has changed"
+                        )
+                    ],
+                ]
+            )
+        return [
+            table(
+                [],
+                ["measured by", "measured on", "code since then"],
+                [45, 30, 25],
+                rows,
+            )
+        ]
+
+
 class Lists(SphinxPostTransform):
     """Writes the lists: when all pages are read, and before the references of this one are resolved."""
 
@@ -378,6 +425,7 @@ def setup(app: Sphinx) -> dict[str, object]:
         app.add_node(node)
     app.add_directive("evidence", EvidenceDirective)
     app.add_directive("computed-equations", FormulaDirective)
+    app.add_directive("stored-measurements", StoredDirective)
     app.add_post_transform(Lists)
     app.connect("env-updated", load_mathjax)
     return {

@@ -39,6 +39,7 @@ class Test:
     claims: tuple[str, ...] = field(default=())
     faults: tuple[str, ...] = field(default=())  # marks that cannot be read
     slow: bool = False
+    stored: bool = False  # whether it reads what was measured before
 
     __test__ = False  # this is none itself
 
@@ -113,6 +114,47 @@ def _misplaced(tree: ast.Module) -> list[int]:
     ]
 
 
+# The functions that give measurements of an earlier run.
+STORED = ("experiment", "stored_result", "stored_arrays")
+STORED += ("stored_maps", "stored_crossings")
+
+
+def _reads_stored(tree: ast.Module) -> set[str]:
+    """The names of a file, functions and values, that come from stored measurements, however far."""
+    known = set(STORED)
+    fixtures = {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            "fixture" in ast.unparse(one) for one in node.decorator_list
+        )
+    }
+
+    def reads(node: ast.AST) -> bool:
+        parts = list(ast.walk(node))
+        names = [part for part in parts if isinstance(part, ast.Name)]
+        own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        given = {part.arg for part in parts if isinstance(part, ast.arg)}
+        used = {name.id for name in names} - own - given
+        return bool(known & (used | (given & fixtures)))
+
+    while True:
+        before = len(known)
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and reads(node):
+                known.add(node.name)
+            elif isinstance(node, ast.Assign) and reads(node.value):
+                known |= {
+                    part.id
+                    for target in node.targets
+                    for part in ast.walk(target)
+                    if isinstance(part, ast.Name)
+                }
+        if len(known) == before:
+            return known
+
+
 @functools.lru_cache(maxsize=8)
 def read_tests(folder: Path) -> dict[str, Test]:
     """All tests below a folder, by ``file::name``."""
@@ -133,6 +175,7 @@ def read_tests(folder: Path) -> dict[str, Test]:
                 re.MULTILINE,
             )
         )
+        stored = _reads_stored(tree)
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith(
                 "test_"
@@ -142,7 +185,13 @@ def read_tests(folder: Path) -> dict[str, Test]:
                     _mark(one) == "slow" for one in node.decorator_list
                 )
                 test = Test(
-                    file, node.name, node.lineno, claims, faults, slow
+                    file,
+                    node.name,
+                    node.lineno,
+                    claims,
+                    faults,
+                    slow,
+                    node.name in stored,
                 )
                 found[test.key] = test
     return found
