@@ -378,11 +378,16 @@ class StoredDirective(SphinxDirective):
         for one in provenance.stored(root):
             when = one.date
             if one.again:
-                when += f"; its first seed again {one.again}"
+                when += f", first seed again {one.again}"
             rows.append(
                 [
-                    [nodes.literal("", one.script)],
-                    [nodes.Text(when)],
+                    [nodes.literal("", one.name)],
+                    # A date stays on one line.
+                    [
+                        nodes.Text(
+                            when.replace("-", "\N{NON-BREAKING HYPHEN}")
+                        )
+                    ],
                     [
                         nodes.Text(
                             "the same" if one.same_code else "has changed"
@@ -393,8 +398,8 @@ class StoredDirective(SphinxDirective):
         return [
             table(
                 [],
-                ["measured by", "measured on", "code since then"],
-                [45, 30, 25],
+                ["script", "measured", "code"],
+                [35, 35, 30],
                 rows,
             )
         ]
