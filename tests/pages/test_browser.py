@@ -17,6 +17,8 @@ from tests.pages.browser_faults import (
 from tests.pages.contents import pages
 
 CHAPTERS = [name for name in pages() if name.startswith("notebooks/")]
+# Narrower than any phone.
+NARROW = 220
 QUICK = ["book/index", CHAPTERS[1], CHAPTERS[4]]
 EVERY = ["index", "genindex", "search", *pages()]
 
@@ -50,7 +52,7 @@ def test_the_site_works_below_a_prefix(chromium, site):
 def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
     hidden = 0
     for name in (CHAPTERS[1], CHAPTERS[4]):
-        with opened(chromium, home, f"{name}.html", PHONE, "light") as (
+        with opened(chromium, home, f"{name}.html", NARROW, "light") as (
             page,
             _,
         ):
@@ -69,7 +71,32 @@ def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
             assert (stop, bool(label)) == (
                 (0, True) if hides else (-1, False)
             ), name
-    assert hidden  # the phone is narrow enough for the question to arise
+    assert hidden  # the screen is narrow enough for the question to arise
+
+
+def test_a_formula_that_is_a_little_too_wide_is_set_smaller(chromium, home):
+    with opened(chromium, home, f"{CHAPTERS[1]}.html", WIDE, "light") as (
+        page,
+        _,
+    ):
+        formula = page.locator("mjx-container[display='true']").first
+        size = "box => parseFloat(getComputedStyle(box).fontSize)"
+        cut = "box => box.scrollWidth > box.clientWidth"
+        before = formula.evaluate(size)
+        wide = formula.evaluate("box => box.firstChild.scrollWidth")
+        for share, smallest in ((0.9, 0.85), (0.7, 1)):
+            page.locator("article").evaluate(
+                "(box, width) => { box.style.width = `${width}px`; }",
+                page.locator("article").evaluate("box => box.clientWidth")
+                - formula.evaluate("box => box.clientWidth")
+                + share * wide,
+            )
+            page.wait_for_timeout(200)
+            assert formula.evaluate(cut) == (smallest == 1)
+            assert formula.evaluate(size) >= smallest * before
+        page.locator("article").evaluate("box => box.style.width = ''")
+        page.wait_for_timeout(200)
+        assert formula.evaluate(size) == before
 
 
 def test_formulas_are_there_for_screen_readers(chromium, home):
@@ -122,6 +149,7 @@ FAULTS = {
     "px wide": '<div style="width: 600px">wide</div>',
     "formula not set: \\nosuchmacro": MATHJAX % "\\nosuchmacro",
     "formula not set: \\frac": MATHJAX % "\\frac{1}",
+    "cut: ": MATHJAX.replace("\\(%s\\)", "\\[%s\\]") % ("x + " * 40 + "x"),
     "formula left": '<p class="math">\\(x\\)</p>',
     "color-contrast": '<p style="color: #aaa; background: #fff">faint</p>',
     "image-alt": '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">',
