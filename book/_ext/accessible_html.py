@@ -19,7 +19,10 @@ MENDS = [
     # whose children must be list items.
     ('role="doc-biblioentry"', 'role="listitem"'),
     # sphinx-proof gives all proofs of a page one id, which is to be of one element; nothing points at it.
-    ('class="proof admonition" id="proof"', 'class="proof admonition a-proof"'),
+    (
+        'class="proof admonition" id="proof"',
+        'class="proof admonition a-proof"',
+    ),
 ]
 
 
