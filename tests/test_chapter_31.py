@@ -204,15 +204,27 @@ def test_one_empty_row_of_a_plain_softmax_loses_all_keys_and_values():
     [
         ((0.5, 0.5), (-1, 1)),
         ((0.75, 0.25), (-0.75, 0.75)),
-        ((1.0, 0.0), (0, 0)),
+        ((0.99, 0.01), (-0.0396, 0.0396)),
     ],
 )
 def test_a_tie_and_a_winner(weights, expected):
+    assert_close(with_weights(*weights), np.array(expected), 1e-14)
+
+
+def with_weights(*weights):
+    """The derivatives by two scores that give these weights."""
     q, k, v = np.zeros((1, 1)), np.ones((2, 1)), np.array([[3.0], [7]])
-    with np.errstate(divide="ignore"):
-        bias = np.log(np.array(weights))
-    found = attention_gradients(q, k, v, np.ones((1, 1)), bias=bias).bias
-    assert_close(found, np.array(expected), 1e-14)
+    bias = np.log(np.array(weights))
+    return attention_gradients(q, k, v, np.ones((1, 1)), bias=bias).bias
+
+
+def test_as_one_weight_goes_to_1_the_scores_stop_to_move():
+    sizes = [
+        float(np.abs(with_weights(1 - rest, rest)).max())
+        for rest in (0.25, 1e-2, 1e-4, 1e-8)
+    ]
+    assert sizes == sorted(sizes, reverse=True)
+    assert 0 < sizes[-1] < 1e-7
 
 
 def test_the_gradient_of_the_scale_is_a_sum_over_queries():

@@ -66,7 +66,15 @@ def test_the_overview_names_each_bug_where_it_was_shipped_and_its_place():
     assert len(rows) == len(BUGS) + len(GUARDS) == 18
     for name, _, shipped in rows:
         known = (BUGS | GUARDS)[name].shipped
-        assert shipped == (", ".join(known) or "its twin, easily made")
+        told = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", shipped)
+        assert told == (", ".join(known) or "its twin, easily made")
+        # Each is a link, to the thread with its number if it has one.
+        links = re.findall(r"\[([^]]+)\]\((https://[^)]+)\)", shipped)
+        assert ", ".join(source for source, _ in links) == ", ".join(known)
+        for source, address in links:
+            number = re.search(r"(?:#|request )(\d+)$", source)
+            thread = re.search(r"/(?:issues|pull)/(\d+)$", address)
+            assert (number and number[1]) == (thread and thread[1])
 
 
 def test_a_section_names_the_tests_that_notice_its_bugs():

@@ -230,6 +230,40 @@ def blocks_have_labels(cells):
     ]
 
 
+def proofs_are_blocks(cells):
+    return re.findall(r"^\*Proof.*", markdown(cells), re.M)
+
+
+def formulas(cells):
+    """The source of each displayed formula."""
+    return re.findall(
+        r"^\$\$$(.*?)^\$\$", markdown(cells), re.MULTILINE | re.DOTALL
+    )
+
+
+def signs_keep_their_room(cells):
+    """A sign that opens a line of a formula has something before it, if only {}: else it is set as that of a number."""
+    return [
+        line
+        for formula in formulas(cells)
+        for line in formula.splitlines()
+        if re.match(r"\s*&?\s*(\\q?quad\s*)+[-+]", line)
+    ]
+
+
+def headers_have_words(cells):
+    """The header cells of tables: a formula alone has no name for a screen reader."""
+    return [
+        header
+        for row in re.findall(
+            r"^\|(.*)\|\n\|[ :|-]+\|$", prose(markdown(cells)), re.M
+        )
+        for header in row.split("|")
+        if header.strip()
+        and not re.search(r"[A-Za-z]{2}", re.sub(r"\$[^$]*\$", "", header))
+    ]
+
+
 def short_lines(cells):
     return [
         f"{len(line)}: {line}"
@@ -362,6 +396,9 @@ RULES = [
     figures_are_named,
     labels_have_their_form,
     blocks_have_labels,
+    proofs_are_blocks,
+    signs_keep_their_room,
+    headers_have_words,
     short_lines,
     no_copy_of_the_package,
     exercises_are_solved,
@@ -553,6 +590,22 @@ FAULTS = [
     (labels_have_their_form, with_figure(name="small")),
     (blocks_have_labels, replaced(3, ":label: def-small\n", "")),
     (blocks_have_labels, replaced(5, ":label: sol-small-2\n", "")),
+    (
+        proofs_are_blocks,
+        replaced(3, "(a-place)", "*Proof.* So.\n\n(a-place)"),
+    ),
+    (
+        signs_keep_their_room,
+        replaced(3, "\nx\n", "\nx \\\\\n&\\quad + y\n"),
+    ),
+    (
+        headers_have_words,
+        replaced(0, "A line.", "| a word | $x$ |\n|---|---|\n| 1 | 2 |"),
+    ),
+    (
+        headers_have_words,
+        replaced(0, "A line.", "| one | $\\max$ |\n|---|---|\n| 1 | 2 |"),
+    ),
     (short_lines, replaced(4, "print", "p" * 64)),
     (no_copy_of_the_package, replaced(4, "helper", "softmax")),
     (

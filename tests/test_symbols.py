@@ -490,10 +490,12 @@ def test_the_symbols_of_a_formula_are_found(tex, found):
     ],
 )
 def test_a_formula_of_one_symbol_has_its_row(tex, page, shown):
-    row = TABLE_READ.one_symbol(tex, page)
+    found = TABLE_READ.one_symbol(tex, page)
     if shown == "":
-        assert row is None
-    elif shown is None:
+        assert found is None
+        return
+    row = found.row
+    if shown is None:
         assert "W^Q" in row.symbols
     else:
         assert row.shown == shown
@@ -530,7 +532,9 @@ ONE = """# One
 - Read.
 :::
 
-Let $S$ be $D_k$, ($T$), not $S + 1$ nor $S^2$ nor $\\nu$.
+Let $S$ be $D_k$, ($T$), not $S + 1$ nor $S^2$ nor $\\nu$, and $S$ be $S$.
+
+- So $S$ it is.
 
 $$ S T $$
 """
@@ -642,12 +646,32 @@ def test_formulas_of_one_symbol_name_their_entry(site):
         (r"\(S\)", "here-symbol-S"),
         (r"\(D_k\)", "here-symbol-S"),
         (r"\(T\)", "here-symbol-01-T"),
+        # Once in a paragraph.
+        (r"\(S\)", "here-symbol-S"),
     ]
+    assert [hint["data-name"] for hint in hints] == ["S", "D k", "T", "S"]
     assert all(page.find(id=hint["data-symbol"]) for hint in hints)
     assert not page.select("details .symbol-hint")
-    # A mark still keeps to its formula, and nothing became a stop of the Tab key.
+    # A mark still keeps to its formula. What the keyboard can do with a hint needs the script, which makes the stops.
     assert hints[2].parent["class"] == ["tied"]
     assert not page.select("[tabindex]")
+
+
+@pytest.mark.parametrize(
+    ("tex", "words"),
+    [
+        ("S", "S"),
+        (r"\alpha_{ij}", "alpha ij"),
+        ("W^Q", "W Q"),
+        (r"\mathbb{R}", "R"),
+        (r"D_{\text{out}}", "D out"),
+        (r"X'", "X prime"),
+        (r"\tilde Z", "tilde Z"),
+        (r"\mathrm{OV}_i", "OV i"),
+    ],
+)
+def test_a_symbol_has_a_name_in_words(tex, words):
+    assert SYMBOLS.spoken(tex) == words
 
 
 def test_the_lists_are_not_searched(site, tmp_path):

@@ -18,6 +18,11 @@ MENDS = [
     # docutils marks an entry of a list of references with a role that ARIA has withdrawn; its parent is a list,
     # whose children must be list items.
     ('role="doc-biblioentry"', 'role="listitem"'),
+    # sphinx-proof gives all proofs of a page one id, which is to be of one element; nothing points at it.
+    (
+        'class="proof admonition" id="proof"',
+        'class="proof admonition a-proof"',
+    ),
 ]
 
 

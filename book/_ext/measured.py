@@ -47,7 +47,16 @@ class ReportedRole(SphinxRole):
         ], []
 
 
+def name_tables(app: Sphinx, document: nodes.document) -> None:
+    """The tables of an experiment have a class, by which a narrow screen lays them out in another way."""
+    for table in document.findall(nodes.table):
+        head = next(table.findall(nodes.entry), None)
+        if head is not None and head.astext() == "Measured":
+            table["classes"].append("results")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("doctree-read", name_tables)
     app.add_role("measured", MeasuredRole())
     app.add_role("reported", ReportedRole())
     return {"parallel_read_safe": True, "parallel_write_safe": True}

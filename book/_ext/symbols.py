@@ -5,8 +5,9 @@
 * A page that uses symbols gets a closed list of them, "Symbols on this page", under its objectives: for the keyboard,
   for screen readers, and for whoever reads without scripts.
 * An inline formula that is one symbol and nothing else is wrapped in ``<span class="symbol-hint">``, which names its
-  entry of that list. ``symbol_hints.js`` shows a copy of the entry while the pointer is on the formula. The copy is
-  of what has been set already, so it does not matter who sets the formulas, and when.
+  entry of that list: the first of each symbol in a paragraph. ``symbol_hints.js`` shows a copy of the entry while the
+  pointer or the focus is on the formula. The copy is of what has been set already, so it does not matter who sets the
+  formulas, and when.
 
 A table has rows of general letters, in sections, and rows that hold in some chapters only; there these go before.
 ``occurrences`` finds the letters of a formula, ``Table.find`` the row that each belongs to.
@@ -275,8 +276,8 @@ class Table:
             for part in found.inner:
                 yield from self.used(part, chapter)
 
-    def one_symbol(self, tex: str, chapter: str) -> Row | None:
-        """The row of a formula that is one symbol and nothing else, as ``q_i`` is."""
+    def one_symbol(self, tex: str, chapter: str) -> Found | None:
+        """What there is for a formula that is one symbol and nothing else, as ``q_i`` is."""
         found = [
             one
             for one in occurrences(self.pieces(tex))
@@ -284,9 +285,10 @@ class Table:
         ]
         if len(found) != 1 or isinstance(found[0], str):
             return None
-        row, key, _ = self.find(found[0], chapter)
+        one = self.find(found[0], chapter)
         # What has an exponent is more than a symbol, unless the exponent belongs to its name.
-        return None if key is None or (found[0].sup and not key[2]) else row
+        more = one.key is None or (found[0].sup and not one.key[2])
+        return None if more else one
 
 
 def is_label(one: Occurrence) -> bool:
@@ -514,7 +516,7 @@ def visit_list(self, node: SymbolsHere) -> None:
     )
     self.body.append(
         '<details class="symbols-here">\n<summary>Symbols on this page</summary>\n'
-        "<p>Point at a symbol in the text, or tap it, to see its line of this list there."
+        "<p>Point at a symbol in the text, tap it, or go to it with the Tab key, to see its line of this list there."
         f"{whole}</p>\n<dl>\n"
     )
     self.body.extend(entry_html(row) for row in node["rows"])
@@ -527,9 +529,22 @@ def skip(self, node: nodes.Node) -> None:
 
 
 LIST = re.compile(r'<details class="symbols-here">.*?</details>', re.DOTALL)
+# An inline formula, or the beginning or end of what holds a paragraph.
 INLINE = re.compile(
-    r'<span class="math notranslate nohighlight">\\\(([^<]*)\\\)</span>'
+    r'<span class="math notranslate nohighlight">\\\((?P<tex>[^<]*)\\\)</span>'
+    r"|</?(?:p|li|dd|dt|td|th|div|figcaption|h[1-6])\b"
 )
+# Commands that only say how a letter looks, and marks that the ear does without.
+SILENT = re.compile(
+    r"\\(?:mathbb|mathbf|mathrm|mathcal|boldsymbol|operatorname|text)(?![a-zA-Z])"
+    r"|\\[,;:! ]|[\\{}]"
+)
+
+
+def spoken(tex: str) -> str:
+    """The name of a symbol in words: ``\\alpha_{ij}`` is alpha ij."""
+    words = re.sub(r"[_^]", " ", SILENT.sub("", tex))
+    return " ".join(words.replace("'", " prime").split())
 
 
 def with_hints(body: str, table: Table, chapter: str) -> str:
@@ -537,12 +552,23 @@ def with_hints(body: str, table: Table, chapter: str) -> str:
     found = LIST.search(body)
     if found is None:
         return body
+    met: set[tuple | None] = set()
 
     def hint(formula: re.Match[str]) -> str:
-        row = table.one_symbol(unescape(formula[1]), chapter)
-        if row is None or f'id="here-{row.anchor}"' not in found[0]:
+        if formula["tex"] is None:
+            met.clear()
             return formula[0]
-        return f'<span class="symbol-hint" data-symbol="here-{row.anchor}">{formula[0]}</span>'
+        tex = unescape(formula["tex"])
+        one = table.one_symbol(tex, chapter)
+        if one is None or one.row is None or one.key in met:
+            return formula[0]
+        if f'id="here-{one.row.anchor}"' not in found[0]:
+            return formula[0]
+        met.add(one.key)
+        return (
+            f'<span class="symbol-hint" data-symbol="here-{one.row.anchor}" '
+            f'data-name="{escape(spoken(tex))}">{formula[0]}</span>'
+        )
 
     before, after = body[: found.start()], body[found.end() :]
     return INLINE.sub(hint, before) + found[0] + INLINE.sub(hint, after)

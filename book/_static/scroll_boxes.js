@@ -1,8 +1,10 @@
-// Formulas that hide a part of themselves become stops of the Tab key, with a name; the others stay out of its way.
-// (The theme does the same for tables and listings.)
+// A formula on lines of its own that is a little too wide is set smaller, until it fits. Formulas that still hide a part
+// of themselves become stops of the Tab key, with a name; the others stay out of its way. (The theme does the same for
+// tables and listings.)
 (() => {
   "use strict";
   const NAME = "Formula, scrolls sideways";
+  const SMALLEST = 0.8; // of its size: still as large as the text around it
 
   const update = (box, scrolls = true) => {
     if (scrolls && box.scrollWidth > box.clientWidth) {
@@ -16,15 +18,25 @@
     }
   };
 
+  const size = new WeakMap(); // as MathJax has set it
+  const asSet = (box) => {
+    if (!size.has(box)) size.set(box, box.style.fontSize || "100%");
+    box.style.fontSize = size.get(box);
+  };
+  const fit = (box, share) => {
+    if (share < 1 && share >= SMALLEST) box.style.fontSize = `calc(${0.99 * share} * ${size.get(box)})`;
+  };
+
   // A formula in a line cannot scroll without changing the line, so only one that does not fit becomes a box.
-  const updateInline = (formula) => {
-    formula.classList.remove("too-wide");
+  const fits = (formula) => {
     const block = formula.closest("p, li, dd, dt, td, th, figcaption, div");
     const set = formula.querySelector("mjx-math");
-    const fits = !block || !set || set.getBoundingClientRect().width <= block.clientWidth;
-    formula.classList.toggle("too-wide", !fits);
+    return !block || !set || set.getBoundingClientRect().width < block.clientWidth + 1; // which is rounded
+  };
+  const updateInline = (formula, fitting) => {
+    formula.classList.toggle("too-wide", !fitting);
     // A box in a line has no width of its own to compare, so the ones that fit are never asked.
-    update(formula, !fits);
+    update(formula, !fitting);
   };
 
   const start = () => {
@@ -34,10 +46,18 @@
     const display = formulas.filter((formula) => formula.getAttribute("display") === "true");
     const inline = formulas.filter((formula) => !display.includes(formula));
     const look = () => {
+      // All are measured as they are meant to be before one is changed: cells of a table make room for each other, and
+      // asking by turns would lay the page out for each.
+      display.forEach(asSet);
+      inline.forEach((formula) => formula.classList.remove("too-wide"));
+      const shares = display.map((box) => box.clientWidth / box.scrollWidth);
+      const fitting = inline.map(fits);
+      display.forEach((box, n) => fit(box, shares[n]));
       display.forEach((box) => update(box));
-      inline.forEach(updateInline);
+      inline.forEach((formula, n) => updateInline(formula, fitting[n]));
     };
-    new ResizeObserver(look).observe(article);
+    // In the next frame: what is set smaller changes the height of the article, which is watched.
+    new ResizeObserver(() => requestAnimationFrame(look)).observe(article);
     look();
   };
 

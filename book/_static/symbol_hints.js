@@ -1,6 +1,6 @@
-// A formula that is one symbol shows the line of the page's list of symbols that explains it: under the mouse, or when
-// it is tapped. Escape, a tap elsewhere, or moving away closes the box; with the pointer on the box it stays. The
-// keyboard and screen readers have the list itself.
+// A formula that is one symbol shows the line of the page's list of symbols that explains it: under the mouse, when it
+// is tapped, or when the Tab key reaches it. Escape, a tap elsewhere, or moving away closes the box; with the pointer on
+// the box it stays. The Tab key stops at the first place of a symbol in each section; a screen reader is told the line.
 (() => {
   "use strict";
   const WAIT = 150; // ms: a pointer that only passes opens nothing, and may leave the formula for the box
@@ -8,9 +8,14 @@
   let shown = null;
   let timer = 0;
 
+  const mark = (hint, open) => {
+    hint.classList.toggle("shown", open);
+    if (hint.getAttribute("role") === "button") hint.setAttribute("aria-expanded", open);
+  };
+
   const close = () => {
     clearTimeout(timer);
-    if (shown) shown.removeAttribute("aria-describedby");
+    if (shown) mark(shown, false);
     if (box) box.hidden = true;
     shown = null;
   };
@@ -43,7 +48,7 @@
     box.style.left = box.style.top = "0"; // its size does not depend on where it was
     box.hidden = false;
     place(hint);
-    hint.setAttribute("aria-describedby", box.id);
+    mark(hint, true);
     shown = hint;
   };
 
@@ -70,9 +75,42 @@
     else close();
   });
 
+  document.addEventListener("focusin", (event) => {
+    const hint = event.target.closest(".symbol-hint");
+    if (hint?.matches(":focus-visible")) open(hint);
+  });
+  document.addEventListener("focusout", (event) => {
+    if (event.target === shown) close();
+  });
+
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") close();
+    const hint = event.target.closest?.(".symbol-hint[role='button']");
+    if (!hint || (event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    if (hint === shown) close();
+    else open(hint);
   });
+
+  const sectionOf = (hint) => {
+    for (let part = hint.closest("section"); part; part = part.parentElement.closest("section")) {
+      if (part.querySelector(":scope > h2")) return part;
+    }
+    return null;
+  };
+  const met = new Map();
+  for (const hint of document.querySelectorAll(".symbol-hint")) {
+    if (hint.closest("a, button, summary, h1, h2, h3, h4, .admonition-title")) continue;
+    const part = sectionOf(hint);
+    if (!met.has(part)) met.set(part, new Set());
+    if (met.get(part).has(hint.dataset.symbol)) continue;
+    met.get(part).add(hint.dataset.symbol);
+    hint.tabIndex = 0;
+    hint.setAttribute("role", "button");
+    hint.setAttribute("aria-label", hint.dataset.name);
+    hint.setAttribute("aria-describedby", hint.dataset.symbol);
+    hint.setAttribute("aria-expanded", "false");
+  }
   window.addEventListener("resize", close);
   window.addEventListener("beforeprint", close);
 })();

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from attention_in_detail.figures import bars
+from attention_in_detail.figures.style import contrast
 from tests.figures.reading import word, words
 
 
@@ -60,7 +61,8 @@ def test_a_reference_is_a_dashed_line_at_its_value():
     )
     lines = drawn(picture, "reference")
     ends = [p.get_xy()[:, 0].max() for p in drawn(picture, "bar:")]
-    assert len(lines) == 2
+    # The second bar lies below its line, which has another colour there.
+    assert len(lines) == 3
     for line in lines:
         assert set(line.get_xdata()) == {ends[0]}
         assert line.get_linestyle() != "-"
@@ -69,6 +71,28 @@ def test_a_reference_is_a_dashed_line_at_its_value():
     assert bars(
         ["a"], [2], value_label="ratio", reference=3
     ).text_alternative.endswith("A dashed line at 3.")
+
+
+def test_a_reference_keeps_clear_of_the_names_and_shows_on_a_bar():
+    picture = bars(
+        ["many going up", "just as many", "nearly there"],
+        [9, 1, 1.9],
+        value_label="n",
+        reference=2,
+    )
+    lines = drawn(picture, "reference")
+    for line in lines:
+        for w in words(picture):
+            upper, lower = line.get_ydata()
+            beside = not w.left < line.get_xdata()[0] < w.right
+            assert beside or upper > w.bottom or lower < w.top, w.text
+    over = [
+        line
+        for line in lines
+        if contrast(line.get_color(), drawn(picture, "bar:")[0].get_fc())
+        >= 3
+    ]
+    assert len(over) == 1
 
 
 def test_a_reference_beyond_the_bars_stays_on_the_scale():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from attention_in_detail.figures import curves
-from attention_in_detail.figures.style import SERIES
+from attention_in_detail.figures.style import INK
 from tests.figures.reading import word
 
 LABELS = {"x_label": "width", "y_label": "variance"}
@@ -48,7 +48,7 @@ def test_each_series_is_drawn_through_its_points_with_its_own_marker_and_dashes(
     )
 
 
-def test_names_stand_at_the_ends_of_their_lines_in_their_colours():
+def test_names_stand_at_the_ends_of_their_lines_in_ink():
     picture = curves(
         [0, 1],
         {"low": [0, 0], "high": [0, 1], "middle": [0, 0.5]},
@@ -60,12 +60,10 @@ def test_names_stand_at_the_ends_of_their_lines_in_their_colours():
         < word(picture, "low").y
     )
     axes = picture.axes[1]
-    for n, (name, end) in enumerate(
-        (("low", 0), ("high", 1), ("middle", 0.5))
-    ):
+    for name, end in (("low", 0), ("high", 1), ("middle", 0.5)):
         y = picture.css_height - axes.transData.transform((1, end))[1]
         assert abs(word(picture, name).y - y) < 3
-        assert word(picture, name).artist.get_color() == SERIES[n]
+        assert word(picture, name).artist.get_color() == INK
 
 
 def test_names_of_lines_that_end_together_keep_apart_and_in_order():

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from attention_in_detail.figures.style import SERIES, TINTS, contrast
+from attention_in_detail.figures.style import (
+    DARK_GROUND,
+    LIGHT_GROUND,
+    SERIES,
+    TINTS,
+    contrast,
+)
 from attention_in_detail.figures.weighted_sum import (
     hull_of,
     share,
@@ -86,6 +92,25 @@ def test_names_do_not_cover_discs_or_each_other():
         assert box.x1 <= picture.bbox.x1
 
 
+def test_no_line_goes_through_a_name_where_there_is_room():
+    way = np.array([[0.2, 7.5], [3, 5.1], [6, 5]])
+    picture = weighted_sum(VALUES, WEIGHTS, output_label="$y$", trail=way)
+    named = [drawn(picture, f"label:{j}")[0] for j in range(5)]
+    named += drawn(picture, "output label")
+    ways = [
+        drawn(picture, gid)[0]
+        for gid in ("hull", "trail", *(f"line:{j}" for j in range(5)))
+    ]
+    for line in ways:
+        path = line.get_transform().transform_path(line.get_path())
+        for name in named:
+            box = name.get_window_extent()
+            assert not path.intersects_bbox(box, filled=False), (
+                line.get_gid(),
+                name.get_text(),
+            )
+
+
 def test_the_text_alternative_comes_from_the_data():
     assert weighted_sum(
         VALUES[:2], [0.75, 0.25], title="Two"
@@ -151,7 +176,7 @@ def test_values_without_an_area_are_drawn(values):
 
 
 def test_colours_stand_out_on_both_grounds():
-    for ground in ("#ffffff", "#121212"):
+    for ground in (LIGHT_GROUND, DARK_GROUND):
         assert contrast(SERIES[0], ground) >= 3  # the rims of the discs
         assert contrast(SERIES[1], ground) >= 3  # output and trail
     assert contrast(SERIES[1], TINTS[0]) >= 3  # a trail over a disc

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.colors import to_rgb
 
+from attention_in_detail.figures.style import DARK_GROUND
 from tests.pages.browser_faults import (
     PHONE,
     VIEWS,
@@ -15,6 +17,8 @@ from tests.pages.browser_faults import (
 from tests.pages.contents import pages
 
 CHAPTERS = [name for name in pages() if name.startswith("notebooks/")]
+# Narrower than any phone.
+NARROW = 220
 QUICK = ["book/index", CHAPTERS[1], CHAPTERS[4]]
 EVERY = ["index", "genindex", "search", *pages()]
 
@@ -48,7 +52,7 @@ def test_the_site_works_below_a_prefix(chromium, site):
 def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
     hidden = 0
     for name in (CHAPTERS[1], CHAPTERS[4]):
-        with opened(chromium, home, f"{name}.html", PHONE, "light") as (
+        with opened(chromium, home, f"{name}.html", NARROW, "light") as (
             page,
             _,
         ):
@@ -67,7 +71,32 @@ def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
             assert (stop, bool(label)) == (
                 (0, True) if hides else (-1, False)
             ), name
-    assert hidden  # the phone is narrow enough for the question to arise
+    assert hidden  # the screen is narrow enough for the question to arise
+
+
+def test_a_formula_that_is_a_little_too_wide_is_set_smaller(chromium, home):
+    with opened(chromium, home, f"{CHAPTERS[1]}.html", WIDE, "light") as (
+        page,
+        _,
+    ):
+        formula = page.locator("mjx-container[display='true']").first
+        size = "box => parseFloat(getComputedStyle(box).fontSize)"
+        cut = "box => box.scrollWidth > box.clientWidth"
+        before = formula.evaluate(size)
+        wide = formula.evaluate("box => box.firstChild.scrollWidth")
+        for share, smallest in ((0.9, 0.85), (0.7, 1)):
+            page.locator("article").evaluate(
+                "(box, width) => { box.style.width = `${width}px`; }",
+                page.locator("article").evaluate("box => box.clientWidth")
+                - formula.evaluate("box => box.clientWidth")
+                + share * wide,
+            )
+            page.wait_for_timeout(200)
+            assert formula.evaluate(cut) == (smallest == 1)
+            assert formula.evaluate(size) >= smallest * before
+        page.locator("article").evaluate("box => box.style.width = ''")
+        page.wait_for_timeout(200)
+        assert formula.evaluate(size) == before
 
 
 def test_formulas_are_there_for_screen_readers(chromium, home):
@@ -83,23 +112,26 @@ def test_formulas_are_there_for_screen_readers(chromium, home):
         )
 
 
-def test_figures_keep_their_ground_in_the_dark(chromium, home):
-    with opened(chromium, home, f"{CHAPTERS[1]}.html", WIDE, "dark") as (
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_have_the_ground_that_they_are_drawn_for(
+    chromium, home, scheme
+):
+    with opened(chromium, home, f"{CHAPTERS[1]}.html", WIDE, scheme) as (
         page,
         _,
     ):
         assert (
             page.evaluate("document.documentElement.dataset.theme")
-            == "dark"
+            == scheme
         )
         looks = page.evaluate(
             """() => [...document.querySelectorAll("img.notebook-figure")].map((image) => {
             const style = getComputedStyle(image); return [style.filter, style.backgroundColor]; })"""
         )
     assert looks
-    assert {tuple(found) for found in looks} == {
-        ("none", "rgba(0, 0, 0, 0)")
-    }
+    ground = {"light": "rgba(0, 0, 0, 0)", "dark": "rgb(0, 0, 0)"}
+    assert {tuple(found) for found in looks} == {("none", ground[scheme])}
+    assert to_rgb(DARK_GROUND) == (0, 0, 0)
 
 
 # Negative controls: a page with one fault of each kind.
@@ -117,6 +149,7 @@ FAULTS = {
     "px wide": '<div style="width: 600px">wide</div>',
     "formula not set: \\nosuchmacro": MATHJAX % "\\nosuchmacro",
     "formula not set: \\frac": MATHJAX % "\\frac{1}",
+    "cut: ": MATHJAX.replace("\\(%s\\)", "\\[%s\\]") % ("x + " * 40 + "x"),
     "formula left": '<p class="math">\\(x\\)</p>',
     "color-contrast": '<p style="color: #aaa; background: #fff">faint</p>',
     "image-alt": '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">',

@@ -1,8 +1,9 @@
-"""A symbol in the text shows its line: by mouse and by touch, in light and dark, for no longer than it is wanted."""
+"""A symbol in the text shows its line: by mouse, touch and keyboard, in light and dark, for no longer than is wanted."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -53,7 +54,6 @@ def test_the_mouse_shows_the_line_of_a_symbol(chromium, home):
         expect(box).to_contain_text(MEANING)
         expect(box).to_contain_text("In code: D_h")
         assert box.locator("mjx-container").count() == 3  # set already
-        assert symbol.get_attribute("aria-describedby") == "symbol-box"
         assert faults_in(page, ".symbol-box") == []
         # The pointer may go to the box, which then stays.
         box.hover()
@@ -73,7 +73,7 @@ def test_the_mouse_shows_the_line_of_a_symbol(chromium, home):
         page.mouse.move(5, 5)
         page.wait_for_timeout(400)
         expect(box).to_be_hidden()
-        assert page.locator("[aria-describedby='symbol-box']").count() == 0
+        assert page.locator(".symbol-hint.shown").count() == 0
 
 
 def test_in_the_dark_the_box_has_no_faults_and_on_paper_there_is_none(
@@ -114,7 +114,58 @@ def test_a_tap_opens_and_closes_and_nothing_is_wider_than_a_phone(
     context.close()
 
 
-def test_the_keyboard_has_the_list_and_no_stop_at_symbols(chromium, home):
+STOPS = """() => [...document.querySelectorAll(".symbol-hint[tabindex='0']")].map((hint) => {
+  let part = hint.closest("section");
+  while (part && !part.querySelector(":scope > h2")) part = part.parentElement.closest("section");
+  return [part?.id ?? "", hint.dataset.symbol]; })"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_keyboard_opens_closes_and_stops_once_in_a_section(
+    chromium, home, scheme
+):
+    with opened(chromium, home, f"{NAME}.html", WIDE, scheme) as (page, _):
+        stops = [tuple(stop) for stop in page.evaluate(STOPS)]
+        assert len(stops) == len(set(stops)) > 20
+        assert len(stops) < page.locator(".symbol-hint").count()
+        # From the stop before it, as a reader comes.
+        symbol = page.locator(f"{SYMBOL}[tabindex='0']").first
+        symbol.scroll_into_view_if_needed()
+        box = page.locator(".symbol-box")
+        page.keyboard.press("Tab")
+        symbol.focus()
+        expect(box).to_be_visible()
+        expect(box).to_contain_text(MEANING)
+        expect(symbol).to_have_attribute("aria-expanded", "true")
+        expect(symbol).to_have_accessible_name("D h")
+        expect(symbol).to_have_accessible_description(
+            re.compile("width of one head.*D_h")
+        )
+        assert faults_in(page, ".symbol-box") == []
+        page.keyboard.press("Escape")
+        expect(box).to_be_hidden()
+        expect(symbol).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(box).to_be_visible()
+        page.keyboard.press(" ")
+        expect(box).to_be_hidden()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        expect(symbol).not_to_be_focused()
+        expect(symbol).to_have_attribute("aria-expanded", "false")
+
+
+def test_no_paragraph_marks_a_symbol_twice(chromium, home):
+    with opened(chromium, home, f"{NAME}.html", WIDE, "light") as (page, _):
+        marked = page.evaluate(
+            """() => [...document.querySelectorAll("article p")].map((p) =>
+            [...p.querySelectorAll(".symbol-hint")].map((hint) => hint.dataset.symbol + hint.dataset.name))"""
+        )
+    assert sum(map(len, marked)) > 50
+    assert all(len(found) == len(set(found)) for found in marked)
+
+
+def test_the_keyboard_has_the_list_too(chromium, home):
     with opened(chromium, home, f"{NAME}.html", PHONE, "light") as (
         page,
         _,
@@ -126,12 +177,6 @@ def test_the_keyboard_has_the_list_and_no_stop_at_symbols(chromium, home):
         page.keyboard.press("Enter")
         expect(line).to_be_visible()
         expect(line).to_contain_text(MEANING)
-        assert (
-            page.locator(
-                ".symbol-hint[tabindex], .symbol-hint [tabindex='0']"
-            ).count()
-            == 0
-        )
         assert faults_in(page, "details.symbols-here") == []
 
 

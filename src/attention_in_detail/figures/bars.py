@@ -12,6 +12,7 @@ from ._words import brief, plain
 from .picture import Picture
 from .style import (
     INK,
+    LIGHT_TEXT,
     SERIES,
     SMALL,
     TEXT,
@@ -139,18 +140,23 @@ def _draw_bars(
 
     for mark in marks:
         at = place(mark)
-        for n in range(
-            len(values)
-        ):  # beside the bars only, so that it does not strike the labels through
+        for n, value in enumerate(values):
+            # Beside the bars only, clear of the labels above and below them; on a bar in the colour that shows there.
             y = top + step * n
-            page.plot(
-                [at, at],
-                [y + 20, y + 50],
-                color=INK,
-                linestyle=(0, (3, 1.5)),
-                linewidth=points(1.8),
-                gid="reference",
-            )
+            covered = not log and place(float(value)) > at
+            parts = [(23, 47, INK)]
+            if covered:
+                parts = [(24, 40, LIGHT_TEXT), (42, 47, INK)]
+            for upper, lower, colour in parts:
+                page.plot(
+                    [at, at],
+                    [y + upper, y + lower],
+                    color=colour,
+                    linestyle=(0, (3, 1.5)),
+                    linewidth=points(1.8),
+                    zorder=3,
+                    gid="reference",
+                )
         words = brief(mark) if reference_label is None else reference_label
         half = width_of(words, SMALL) / 2 + 14
         put(
@@ -184,9 +190,13 @@ def _draw_bars(
                 linewidth=1,
                 gid=f"bar:{n}",
             )
+        beside = end + 10
+        for at in map(place, marks):
+            if end <= at <= beside + width_of(brief(value), TEXT) + 4:
+                beside = at + 10  # beyond the line, not under it
         put(
             page,
-            end + 10,
+            beside,
             y + 32,
             brief(value),
             TEXT,

@@ -366,6 +366,5 @@ def _end_labels(
             name,
             SMALL,
             ha="left",
-            color=SERIES[n],
             gid=f"label:{name}",
         )

@@ -222,7 +222,6 @@ def _draw(
                 number(A[i].max(), digits),
                 SMALL,
                 ha="right",
-                color=SERIES[0],
                 gid=f"weight:{i}",
             )
     for j in range(S):

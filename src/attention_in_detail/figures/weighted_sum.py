@@ -272,7 +272,6 @@ def _draw(
         10.0,
         words,
         drawn,
-        color=SERIES[1],
         weight="bold",
         gid="output label",
     )
@@ -357,7 +356,10 @@ def _name(
     drawn: list[np.ndarray],
     **look: Any,
 ) -> None:
-    """Write a name next to a spot, on the side where it covers the least of what is drawn, and add it to that."""
+    """Write a name next to a spot, where it covers the least of what is drawn, and add it to that.
+
+    Of the places that cover equally little, it takes the nearest.
+    """
     half = np.array(
         [
             width_of(words, TEXT, bold=look.get("weight") == "bold") / 2
@@ -366,23 +368,25 @@ def _name(
         ]
     )
     size = np.array([page.get_xlim()[1], page.get_ylim()[0]])
-    slant = (half + 0.7 * away) / (half + away)
-    sides = [
-        (0, -1),
-        (0, 1),
-        (1, 0),
-        (-1, 0),
-        *(slant * s for s in ((1, -1), (-1, -1), (1, 1), (-1, 1))),
+    level = [(0, -1), (0, 1), (1, 0), (-1, 0)]
+    slanting = [(1, -1), (-1, -1), (1, 1), (-1, 1)]
+    moves = [(half + away) * side for side in level]
+    moves += [(half + 0.7 * away) * side for side in slanting]
+    # Where lines meet in the spot there is room further away: a corner of the name goes between two of them.
+    moves += [
+        (half + corner) * side
+        for more in (8.0, 16.0, 24.0, 32.0, 40.0)
+        for corner in ((away + more, 4.0), (4.0, away + more))
+        for side in slanting
     ]
     covered = np.concatenate(drawn)
 
-    def cost(middle: np.ndarray) -> float:
+    def cost(middle: np.ndarray) -> int:
         outside = (middle - half < 0).any() or (middle + half > size).any()
-        return float(
-            (np.abs(covered - middle) < half).all(axis=1).sum()
-        ) + 1000 * bool(outside)
+        hits = (np.abs(covered - middle) < half).all(axis=1).sum()
+        return int(hits) + 1000 * bool(outside)
 
-    middle = min((spot + (half + away) * side for side in sides), key=cost)
+    middle = min((spot + move for move in moves), key=cost)
     middle = np.clip(middle, half, size - half)
     put(page, *middle, words, TEXT, zorder=4, **look)
     grid = np.stack(
