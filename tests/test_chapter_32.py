@@ -196,9 +196,7 @@ def test_parts_merge_into_attention_to_their_union(seed):
 
 
 def test_in_other_coordinates_a_merge_adds():
-    a, b = (
-        partial_attention(Q, K[n], V[n]) for n in np.split(range(60), 2)
-    )
+    a, b = (partial_attention(Q, K[n], V[n]) for n in HALVES)
     both = merge_partial(a, b)
     weights = [np.exp(p.largest) * p.total for p in (a, b, both)]
     assert_close(weights[0] + weights[1], weights[2])
@@ -430,9 +428,7 @@ def test_an_empty_first_block_is_nan_without_care(key_block, lost):
 
 
 def test_one_number_in_place_of_two():
-    a, b = (
-        partial_attention(Q, K[n], V[n]) for n in np.split(range(60), 2)
-    )
+    a, b = (partial_attention(Q, K[n], V[n]) for n in HALVES)
     g1, g2 = (p.largest + np.log(p.total) for p in (a, b))
     g = np.logaddexp(g1, g2)
     y = (
