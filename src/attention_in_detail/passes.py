@@ -195,7 +195,8 @@ def one_pass(
         ValueError: as :func:`three_passes`.
 
     Source:
-        Rabe and Staats (2021), section 2, for one query.
+        Rabe and Staats (2021), who carry the output along for one query; the change of
+        unit is that of Milakov and Gimelshein (2018), algorithm 3.
     """
     xp = array_namespace(scores)
     z, v = widened(scores), widened(values)
