@@ -64,6 +64,7 @@ def test_by_blocks_the_pieces_that_are_cut_add_up(
     assert 2 * half.bytes_moved == found.bytes_moved
 
 
+@pytest.mark.claim("prop-linear-traffic")
 def test_what_a_block_holds_by_the_arrays_themselves():
     rows, columns = 3, 5
     arrays = [
