@@ -14,14 +14,14 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy starts its threads
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+import math
 import time
-import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
 from storing import store
 
 from attention_in_detail import attention, causal_mask, online_attention
+from attention_in_detail.memory import measure_peak
 from attention_in_detail.online import KEY_BLOCK, QUERY_BLOCK
 from attention_in_detail.parallelism import Ratio, measure_ratio
 
@@ -40,15 +40,8 @@ def draw(T: int) -> list[np.ndarray]:
     ]
 
 
-def peak_mib(call: Callable[[], np.ndarray]) -> float:
-    """Return the highest memory during a call, above what was there and the result, in MiB."""
-    call()  # what is loaded at the first call is not its memory
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    result = call()
-    highest = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return round((highest - before - result.nbytes) / 2**20, 2)
+def mib(size: int) -> float:
+    return round(size / 2**20, 2)
 
 
 def as_numbers(ratio: Ratio) -> dict[str, float | int]:
@@ -63,11 +56,13 @@ def over_lengths(T: int) -> dict[str, object]:
     q, k, v = draw(T)
     row: dict[str, object] = {
         "T": T,
-        "mib_by_blocks": peak_mib(lambda: online_attention(q, k, v)),
+        "mib_by_blocks": mib(
+            measure_peak(lambda: online_attention(q, k, v))
+        ),
         "mib_at_once": None,
     }
     if T <= LONGEST_AT_ONCE:
-        row["mib_at_once"] = peak_mib(lambda: attention(q, k, v))
+        row["mib_at_once"] = mib(measure_peak(lambda: attention(q, k, v)))
         # How many times as long the blocks take.
         row["time"] = as_numbers(
             measure_ratio(
@@ -86,6 +81,29 @@ def over_lengths(T: int) -> dict[str, object]:
                 clock=time.process_time,
             )
         )
+    return row
+
+
+def growth(T: int) -> dict[str, object]:
+    """Return how time grows from T / 2 to T: the exponent p if it grows as the power p of the length."""
+    half, whole = draw(T // 2), draw(T)
+    row: dict[str, object] = {"from": T // 2, "to": T}
+    for name, mix, longest in (
+        ("by_blocks", online_attention, T),
+        ("at_once", attention, LONGEST_AT_ONCE),
+    ):
+        row[name] = None
+        if longest >= T:
+            ratio = measure_ratio(
+                lambda mix=mix: mix(*whole),
+                lambda mix=mix: mix(*half),
+                pairs=PAIRS,
+                clock=time.process_time,
+            )
+            row[name] = {
+                end: round(math.log2(getattr(ratio, end)), 2)
+                for end in ("median", "low", "high")
+            } | {"pairs": PAIRS}
     return row
 
 
@@ -109,11 +127,15 @@ def over_blocks(T: int, rows: int, columns: int) -> dict[str, object]:
 def main() -> None:
     result: dict[str, list[dict[str, object]]] = {
         "over_lengths": [],
+        "growth": [],
         "over_blocks": [],
     }
     for T in LENGTHS:
         result["over_lengths"].append(over_lengths(T))
         print("length", result["over_lengths"][-1], flush=True)
+    for T in LENGTHS[1:]:
+        result["growth"].append(growth(T))
+        print("growth", result["growth"][-1], flush=True)
     for rows in BLOCKS:
         for columns in BLOCKS:
             result["over_blocks"].append(over_blocks(4096, rows, columns))

@@ -13,6 +13,7 @@ import torch
 
 import attention_in_detail as a
 from attention_in_detail.figures import attention_viewer
+from attention_in_detail.memory import measure_peak
 from attention_in_detail.models import (
     SSRUParameters,
     read_source,
@@ -33,9 +34,24 @@ from attention_in_detail.nn import (
     MultiHeadAttention,
     Transformer,
 )
+from attention_in_detail.nn.operators import operators_of
+from attention_in_detail.passes import (
+    one_pass,
+    running_sum,
+    three_passes,
+    two_passes,
+)
 from attention_in_detail.planting import planted
 from attention_in_detail.tasks import number_words as task
 from attention_in_detail.tasks import scores, training
+from attention_in_detail.traffic import (
+    Traffic,
+    block_bytes,
+    largest_query_block,
+    seconds_at_least,
+    traffic_at_once,
+    traffic_by_blocks,
+)
 from attention_in_detail.trained import trained_number_words
 from tests.translator_support import small_translator
 
@@ -1496,6 +1512,52 @@ CALLS |= {
     "merge: batch": lambda: merged(
         part(output=f(2, T, D_v), largest=f(T), total=f(T))
     ),
+}
+
+
+CALLS |= {
+    # ---- a stream of values, and what is counted and measured
+    "passes: list": lambda: three_passes([[1.0]], f(S, D_v)),
+    "passes: integers": lambda: two_passes(ids(T, S), f(S, D_v)),
+    "passes: axes": lambda: one_pass(f(S), f(S, D_v)),
+    "passes: nothing": lambda: one_pass(f(T, 0), f(0, D_v)),
+    "passes: length": lambda: one_pass(f(T, S), f(T, D_v)),
+    "passes: dtype": lambda: two_passes(
+        f(T, S), f(S, D_v, dtype="float32")
+    ),
+    "passes: library": lambda: three_passes(f(T, S), t(S, D_v)),
+    "passes: batch": lambda: three_passes(f(B, T, S), f(4, S, D_v)),
+    "passes: missing": lambda: one_pass(f(T, S)),
+    "running_sum: axes": lambda: running_sum(f(S)),
+    "running_sum: nothing": lambda: running_sum(f(T, 0)),
+    "traffic: T": lambda: traffic_at_once(0, S, D_k, D_v),
+    "traffic: float": lambda: traffic_at_once(T, S, 64.0, D_v),
+    "traffic: itemsize": lambda: traffic_at_once(
+        T, S, D_k, D_v, itemsize=0
+    ),
+    "traffic: query_block": lambda: traffic_by_blocks(
+        T, S, D_k, D_v, query_block=0
+    ),
+    "traffic: no block": lambda: traffic_by_blocks(T, S, D_k, D_v),
+    "block bytes: key_block": lambda: block_bytes(1, 0, D_k, D_v),
+    "largest block: fast_bytes": lambda: largest_query_block(
+        1e5, 1, D_k, D_v
+    ),
+    "largest block: too small": lambda: largest_query_block(
+        1000, 64, 64, 64
+    ),
+    "seconds: cost": lambda: seconds_at_least(
+        1.0, operations_per_second=1, bytes_per_second=1
+    ),
+    "seconds: text": lambda: seconds_at_least(
+        Traffic(1, 1), operations_per_second="1e12", bytes_per_second=1
+    ),
+    "seconds: zero": lambda: seconds_at_least(
+        Traffic(1, 1), operations_per_second=1, bytes_per_second=0
+    ),
+    "peak: array": lambda: measure_peak(f(T, S)),
+    "peak: number": lambda: measure_peak(lambda: 3.0),
+    "operators: tensor": lambda: operators_of(t(T, S)),
 }
 
 
