@@ -25,7 +25,7 @@ from attention_in_detail.online import (
     attention_by_blocks,
 )
 
-__all__ = ["differentiable_by_blocks"]
+__all__ = ["differentiable_by_blocks", "gradients_by_blocks"]
 
 
 def differentiable_by_blocks(
@@ -180,6 +180,10 @@ class _Gradients(torch.autograd.Function):
         raise NotImplementedError(
             "online_attention has no second derivative; use attention, which has"
         )
+
+
+# The same as a plain function, for whoever has some of the keys and the output over all of them.
+gradients_by_blocks = _Gradients.forward
 
 
 def _add(place: Tensor, gradient: Tensor) -> None:
