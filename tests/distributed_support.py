@@ -6,6 +6,7 @@ import time
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
 
 from attention_in_detail import attention, causal_mask
@@ -133,6 +134,7 @@ def everything():
     """All cases on this rank, in one start of the processes; what they give, by name."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     found = {}
+    mesh = init_device_mesh("cpu", (ranks,))
     for dtype in DTYPES:
         for offset in OFFSETS:
             found["ring", dtype, offset] = run_ring(
@@ -143,7 +145,7 @@ def everything():
         )
         for case in LAYERS:
             p, *rest = arrays_of_layer(case, dtype)
-            module = split_over_ranks(module_with(p))
+            module = split_over_ranks(module_with(p), mesh)
             found["layer", dtype, case] = run_layer(module, *rest)
     found["sent"] = count_sent(rank, ranks)
     found["collectives"] = count_collectives()

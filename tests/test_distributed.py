@@ -94,12 +94,14 @@ def assert_sent(sent, ranks):
     assert sent["heads"][2] == 0
 
 
+@pytest.mark.claim("thm-processes-ring", "prop-processes-back")
 @each_dtype
 @pytest.mark.parametrize("case", [*support.OFFSETS, "scale"])
 def test_a_ring_of_two_is_one_process_forward_and_back(found, dtype, case):
     assert_ring(found, dtype, case, RANKS)
 
 
+@pytest.mark.claim("prop-processes-heads")
 @each_dtype
 @pytest.mark.parametrize("case", support.LAYERS)
 def test_heads_on_two_ranks_are_one_module_forward_and_back(
@@ -108,6 +110,7 @@ def test_heads_on_two_ranks_are_one_module_forward_and_back(
     assert_layer(found, dtype, case, RANKS)
 
 
+@pytest.mark.claim("prop-processes-traffic")
 def test_two_ranks_send_what_is_counted_refuse_alike_and_train_alike(found):
     assert_rest(found, RANKS)
 

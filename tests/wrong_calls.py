@@ -1563,6 +1563,7 @@ CALLS |= {
     "group: endless": lambda: process_group(timeout=float("inf")),
     "group: timeout kind": lambda: process_group(timeout="20"),
     "group: timeout flag": lambda: process_group(timeout=True),
+    "group: start": lambda: process_group(start=0),
     "group: ranks": lambda: process_group(ranks=0),
     "group: backend": lambda: process_group(backend="mpi"),
     "run: lambda": lambda: run_processes(lambda: 0, 2),

@@ -123,9 +123,15 @@ def need_even_heads(heads: int, ranks: int) -> None:
 
 
 def check_process_group(
-    *, ranks: Any = None, timeout: Any = 20.0, backend: Any = None
+    *,
+    ranks: Any = None,
+    timeout: Any = 20.0,
+    start: Any = None,
+    backend: Any = None,
 ) -> None:
     need_number("timeout", timeout)
+    if start is not None:
+        need_number("start", start)
     if ranks is not None:
         need_integer("ranks", ranks, least=1)
     if backend not in (None, "gloo", "nccl"):

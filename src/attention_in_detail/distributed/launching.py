@@ -31,6 +31,8 @@ __all__ = ["run_processes"]
 
 # How long others may still take to end by themselves when one has failed.
 GRACE = 5
+# How long the processes may take to come: one that ends meanwhile is known to the one that starts them.
+START = 120
 HOST = "127.0.0.1"
 
 
@@ -139,7 +141,7 @@ def _work(
     here = int(variables["LOCAL_WORLD_SIZE"])
     torch.set_num_threads(max(1, torch.get_num_threads() // here))
     try:
-        with process_group(timeout=timeout):
+        with process_group(timeout=timeout, start=START):
             function, args = pickle.loads(work)
             result = function(*args)
         message = "returned", result

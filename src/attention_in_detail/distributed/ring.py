@@ -23,12 +23,13 @@ from attention_in_detail.notation import Float, Size
 from attention_in_detail.online import (
     KEY_BLOCK,
     QUERY_BLOCK,
+    PartialAttention,
     attention_by_blocks,
     merge_partial,
     nothing_attended,
 )
 
-__all__ = ["ring_attention"]
+__all__ = ["Ring", "attend_round", "gradients_round", "ring_attention"]
 
 
 @checked(check_ring_attention)
@@ -80,7 +81,7 @@ def ring_attention(
     Source:
         Liu, Zaharia and Abbeel (2023), section 3.
     """
-    ring = _Ring(
+    ring = Ring(
         group,
         dist.get_rank(group),
         dist.get_world_size(group),
@@ -94,7 +95,7 @@ def ring_attention(
 
 
 @dataclass(frozen=True)
-class _Ring:
+class Ring:
     """This rank's place in the ring, and how blocks are computed."""
 
     group: Any
@@ -177,35 +178,80 @@ def _global_rank(group: Any, rank: int) -> int:
     return rank if group is None else dist.get_global_rank(group, rank)
 
 
+def attend_round(
+    queries: Float[Tensor, "*#batch T D_k"],
+    keys: Float[Tensor, "*#batch S D_k"],
+    values: Float[Tensor, "*#batch S D_v"],
+    ring: Ring,
+) -> PartialAttention:
+    """Merge what this rank's queries find in each block of keys and values that comes round."""
+    T = queries.shape[-2]
+    parts = (queries, keys, values)
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in parts))
+    merged = nothing_attended(
+        (*batch, T, values.shape[-1]), like=widened(values[..., :0, :])
+    )
+    for k, v, offset, shut in ring.blocks(keys, values, T):
+        if not shut:
+            part = attention_by_blocks(
+                queries,
+                k,
+                v,
+                mask=None,
+                bias=None,
+                scale=ring.scale,
+                causal_offset=offset,
+                **ring.cut,
+            )
+            merged = merge_partial.unchecked(merged, part)
+    return merged
+
+
+def gradients_round(
+    output_gradient: Float[Tensor, "*#batch T D_v"],
+    queries: Float[Tensor, "*#batch T D_k"],
+    keys: Float[Tensor, "*#batch S D_k"],
+    values: Float[Tensor, "*#batch S D_v"],
+    found: PartialAttention,
+    ring: Ring,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return this rank's dQ, dK, dV: those of keys and values are added up by every rank that the block meets."""
+    parts = (queries, keys, values)
+    dQ, dK, dV = (torch.zeros_like(widened(x)) for x in parts)
+    for k, v, offset, shut in ring.blocks(keys, values, queries.shape[-2]):
+        if not shut:
+            shares = gradients_by_blocks(
+                output_gradient,
+                widened(queries),
+                widened(k),
+                widened(v),
+                None,
+                None,
+                None,
+                found.output,
+                found.largest,
+                found.total,
+                ring.scale,
+                (True, True, True, False, False),
+                {"causal_offset": offset, **ring.cut},
+            )
+            for dx, share in zip((dQ, dK, dV), shares, strict=False):
+                dx += share
+            del shares, share  # as large as what they were added to
+        # They go where their block goes, and one step further, home.
+        dK, dV = ring.pass_on(dK, dV)()
+    return dQ, dK, dV
+
+
 class _RingAttention(torch.autograd.Function):
     """Keeps this rank's parts, its output and two numbers a query; going back, all else comes round again."""
 
     @staticmethod
     def forward(
-        queries: Tensor, keys: Tensor, values: Tensor, ring: _Ring
+        queries: Tensor, keys: Tensor, values: Tensor, ring: Ring
     ) -> tuple[Tensor, Tensor, Tensor]:
-        rows = queries.shape[-2]
-        batch = torch.broadcast_shapes(
-            *(x.shape[:-2] for x in (queries, keys, values))
-        )
-        merged = nothing_attended(
-            (*batch, rows, values.shape[-1]),
-            like=widened(values[..., :0, :]),
-        )
-        for k, v, offset, shut in ring.blocks(keys, values, rows):
-            if not shut:
-                part = attention_by_blocks(
-                    queries,
-                    k,
-                    v,
-                    mask=None,
-                    bias=None,
-                    scale=ring.scale,
-                    causal_offset=offset,
-                    **ring.cut,
-                )
-                merged = merge_partial.unchecked(merged, part)
-        return merged.output, merged.largest, merged.total
+        whole = attend_round(queries, keys, values, ring)
+        return whole.output, whole.largest, whole.total
 
     @staticmethod
     def setup_context(
@@ -237,35 +283,15 @@ class _RingGradients(torch.autograd.Function):
         output: Tensor,
         largest: Tensor,
         total: Tensor,
-        ring: _Ring,
+        ring: Ring,
     ) -> tuple[Tensor, ...]:
-        inputs = queries, keys, values
-        dQ, dK, dV = (torch.zeros_like(widened(x)) for x in inputs)
-        for k, v, offset, shut in ring.blocks(
-            keys, values, queries.shape[-2]
-        ):
-            if not shut:
-                found = gradients_by_blocks(
-                    output_gradient,
-                    widened(queries),
-                    widened(k),
-                    widened(v),
-                    None,
-                    None,
-                    None,
-                    output,
-                    largest,
-                    total,
-                    ring.scale,
-                    (True, True, True, False, False),
-                    {"causal_offset": offset, **ring.cut},
-                )
-                for whole, part in zip((dQ, dK, dV), found, strict=False):
-                    whole += part
-            # These belong to the block: they go where it goes, and one step further, home.
-            dK, dV = ring.pass_on(dK, dV)()
-        found = zip((dQ, dK, dV), inputs, strict=True)
-        return tuple(narrowed(dx, x.dtype) for dx, x in found)
+        parts = queries, keys, values
+        whole = PartialAttention(output, largest, total)
+        found = gradients_round(output_gradient, *parts, whole, ring)
+        return tuple(
+            narrowed(dx, x.dtype)
+            for dx, x in zip(found, parts, strict=True)
+        )
 
     @staticmethod
     def setup_context(

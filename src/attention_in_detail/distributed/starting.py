@@ -64,6 +64,7 @@ def process_group(
     *,
     ranks: Size | None = None,
     timeout: Real = 20.0,
+    start: Real | None = None,
     backend: str | None = None,
 ) -> contextlib.AbstractContextManager[Place]:
     """Form the group of all processes for the time of a ``with`` block.
@@ -74,9 +75,10 @@ def process_group(
 
     Args:
         ranks: how many processes the program is written for; None takes any number.
-        timeout: how many seconds to wait for a process, at the start and in each
-            exchange. A rank that hangs is an error on the others after that time, one
-            that ends is an error at once.
+        timeout: how many seconds an exchange may take. A rank that hangs is an error on
+            the others after that time, one that ends is an error at once.
+        start: how many seconds to wait at the start until all processes are there; None
+            means as long as ``timeout``.
         backend: ``"gloo"`` or ``"nccl"``; None takes NCCL where there is a GPU for each
             process of this machine, else gloo.
 
@@ -85,27 +87,30 @@ def process_group(
 
     Raises:
         TypeError: if an argument is of a wrong kind.
-        ValueError: if ``timeout`` is not above 0, or the backend is not known.
+        ValueError: if a time is not above 0, or the backend is not known.
         ProcessGroupError: in the block or on entering it: the variables are missing,
             the number of processes is wrong, not all of them have come in time, or one
             ended or does not answer. The line says which, as far as it is known.
     """
     return _process_group(
-        None if ranks is None else int(ranks), timeout, backend
+        None if ranks is None else int(ranks),
+        timeout,
+        timeout if start is None else start,
+        backend,
     )
 
 
 @contextlib.contextmanager
 def _process_group(
-    wanted: int | None, timeout: Real, backend: str | None
+    wanted: int | None, timeout: Real, start: Real, backend: str | None
 ) -> Iterator[Place]:
     rank, ranks = _numbers(wanted)
     who = f"rank {rank} of {ranks}"
     with _told_to_stop(who):
-        store = _store(who, rank, timeout)
+        store = _store(who, rank, start)
         notes = _Notes(store, rank, ranks)
         try:
-            notes.meet(timeout)
+            notes.meet(start)
             place = _join(store, rank, ranks, timeout, backend)
             yield place
             notes.part()
