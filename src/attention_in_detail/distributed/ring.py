@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd import Function
 
 from attention_in_detail._arrays import narrowed, widened
 from attention_in_detail._checks import checked
@@ -225,15 +226,15 @@ def gradients_round(
                 widened(queries),
                 widened(k),
                 widened(v),
-                None,
-                None,
-                None,
-                found.output,
-                found.largest,
-                found.total,
-                ring.scale,
-                (True, True, True, False, False),
-                {"causal_offset": offset, **ring.cut},
+                bias=None,
+                scale=None,
+                mask=None,
+                output=found.output,
+                largest=found.largest,
+                total=found.total,
+                number=ring.scale,
+                needed=(True, True, True, False, False),
+                cut={"causal_offset": offset, **ring.cut},
             )
             for dx, share in zip((dQ, dK, dV), shares, strict=False):
                 dx += share
@@ -243,7 +244,7 @@ def gradients_round(
     return dQ, dK, dV
 
 
-class _RingAttention(torch.autograd.Function):
+class _RingAttention(Function):
     """Keeps this rank's parts, its output and two numbers a query; going back, all else comes round again."""
 
     @staticmethod
@@ -271,7 +272,7 @@ class _RingAttention(torch.autograd.Function):
         return *gradients, None
 
 
-class _RingGradients(torch.autograd.Function):
+class _RingGradients(Function):
     """The way back as a step of its own, so that a derivative of it is refused where one is asked for."""
 
     @staticmethod

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from attention_in_detail._arrays import as_factor, narrowed, widened
 from attention_in_detail._blocks import (
@@ -44,7 +45,7 @@ def differentiable_by_blocks(
     )
 
 
-class _ByBlocks(torch.autograd.Function):
+class _ByBlocks(Function):
     """Keeps inputs, output and two numbers a query; computes each block of weights again."""
 
     @staticmethod
@@ -94,7 +95,7 @@ class _ByBlocks(torch.autograd.Function):
         return *gradients, None, None
 
 
-class _Gradients(torch.autograd.Function):
+class _Gradients(Function):
     """The gradients as a step of its own: a derivative of them is refused, and only where one is asked for."""
 
     @staticmethod
