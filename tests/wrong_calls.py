@@ -12,6 +12,17 @@ import numpy as np
 import torch
 
 import attention_in_detail as a
+from attention_in_detail.distributed import (
+    held_block,
+    own_rows,
+    process_group,
+    ring_attention,
+    ring_schedule,
+    run_processes,
+    split_over_ranks,
+)
+from attention_in_detail.distributed.counting import traffic
+from attention_in_detail.distributed.paper import on_paper
 from attention_in_detail.figures import attention_viewer
 from attention_in_detail.memory import measure_peak
 from attention_in_detail.models import (
@@ -1558,6 +1569,85 @@ CALLS |= {
     "peak: array": lambda: measure_peak(f(T, S)),
     "peak: number": lambda: measure_peak(lambda: 3.0),
     "operators: tensor": lambda: operators_of(t(T, S)),
+}
+
+
+def ring(**changed):
+    given = {
+        "queries": t(B, T, D_k),
+        "keys": t(B, S, D_k),
+        "values": t(B, S, D_v),
+    } | changed
+    return ring_attention(**given)
+
+
+def paper(**changed):
+    given = {
+        "ring": 2,
+        "multiply_adds_per_second": 1.0,
+        "bytes_per_second": 1.0,
+    } | changed
+    return on_paper(8, D, **given)
+
+
+CALLS |= {
+    # ---- attention over processes
+    "rows: rest": lambda: own_rows(7, 0, 2),
+    "rows: rank": lambda: own_rows(8, 2, 2),
+    "rows: negative rank": lambda: own_rows(8, -1, 2),
+    "rows: float": lambda: own_rows(8.0, 0, 2),
+    "rows: no ranks": lambda: own_rows(8, 0, 0),
+    "block: step": lambda: held_block(0, -1, 2),
+    "schedule: T": lambda: ring_schedule(7, 8, ranks=2),
+    "schedule: S": lambda: ring_schedule(8, 7, ranks=2),
+    "schedule: none": lambda: ring_schedule(0, 8, ranks=2),
+    "schedule: offset": lambda: ring_schedule(
+        8, 8, ranks=2, causal_offset=0.0
+    ),
+    "ring: array": lambda: ring(keys=f(B, S, D_k)),
+    "ring: width": lambda: ring(keys=t(B, S, D_q)),
+    "ring: dtype": lambda: ring(values=t(B, S, D_v, dtype=torch.float64)),
+    "ring: none": lambda: ring(keys=t(B, 0, D_k), values=t(B, 0, D_v)),
+    "ring: causal_offset": lambda: ring(causal_offset=0.0),
+    "ring: scale": lambda: ring(scale=t()),
+    "ring: scale nan": lambda: ring(scale=float("nan")),
+    "ring: query_block": lambda: ring(query_block=0),
+    "ring: key_block": lambda: ring(key_block=1.0),
+    "ring: missing": lambda: ring_attention(t(2, 2)),
+    "split: module": lambda: split_over_ranks(torch.nn.Linear(2, 2)),
+    "split: no output": lambda: split_over_ranks(
+        MultiHeadAttention(D, h, output=False)
+    ),
+    "split: dropout": lambda: split_over_ranks(
+        MultiHeadAttention(D, h, dropout=0.1)
+    ),
+    "group: timeout": lambda: process_group(timeout=0),
+    "group: endless": lambda: process_group(timeout=float("inf")),
+    "group: timeout kind": lambda: process_group(timeout="20"),
+    "group: timeout flag": lambda: process_group(timeout=True),
+    "group: start": lambda: process_group(start=0),
+    "group: ranks": lambda: process_group(ranks=0),
+    "group: backend": lambda: process_group(backend="mpi"),
+    "run: lambda": lambda: run_processes(lambda: 0, 2),
+    "run: inner": lambda: run_processes(attend_again(), 2),
+    "run: nothing": lambda: run_processes(None, 2),
+    "run: ranks": lambda: run_processes(own_rows, 0),
+    "run: timeout": lambda: run_processes(own_rows, 2, timeout=-1),
+    "traffic: way": lambda: traffic("star", 8, D, ranks=2),
+    "traffic: rest": lambda: traffic("ring", 7, D, ranks=2),
+    "traffic: width": lambda: traffic("heads", 7, 0, ranks=2),
+    "traffic: backward": lambda: traffic(
+        "heads", 7, D, ranks=2, backward=1
+    ),
+    "paper: rest": lambda: paper(ring=3),
+    "paper: beside": lambda: paper(beside=3),
+    "paper: itemsize": lambda: paper(itemsize=0),
+    "paper: speed": lambda: paper(bytes_per_second=0),
+    "paper: speed kind": lambda: paper(multiply_adds_per_second="1"),
+    "paper: speed beside": lambda: paper(
+        bytes_per_second_beside=float("inf")
+    ),
+    "paper: backward": lambda: paper(backward=None),
 }
 
 

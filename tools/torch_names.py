@@ -37,6 +37,12 @@ INSIDE = {
     ],
     "torch.nn": ["torch/nn/__init__", "torch/nn/modules/__init__"],
     "torch.Tensor": ["torch/_tensor", "torch/_C/__init__"],
+    "torch.distributed": [
+        "torch/distributed/__init__",
+        "torch/distributed/distributed_c10d",
+        "torch/_C/_distributed_c10d",
+    ],
+    "torch.distributed.tensor.DTensor": ["torch/distributed/tensor/_api"],
 }
 
 

@@ -41,7 +41,7 @@ LAYOUT = """
 # What means the same in all of mathematics.
 OPERATORS = """
     sum prod int max min argmax argmin arg ln log exp sin cos tan tanh lim inf sup det dim Pr partial nabla infty
-    cdot times ast odot oplus otimes top perp in notin subset cup cap to mapsto leftarrow rightarrow iff le ge lt gt
+    bmod cdot times ast odot oplus otimes top perp in notin subset cup cap to mapsto leftarrow rightarrow iff le ge lt gt
     leq geq ne neq approx equiv sim propto ll gg pm mp mid forall exists neg land lor lVert rVert lvert rvert
     lceil rceil lfloor rfloor langle rangle Vert vert colon prime circ
 """

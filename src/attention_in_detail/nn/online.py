@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from attention_in_detail._arrays import as_factor, narrowed, widened
 from attention_in_detail._blocks import (
@@ -25,7 +26,7 @@ from attention_in_detail.online import (
     attention_by_blocks,
 )
 
-__all__ = ["differentiable_by_blocks"]
+__all__ = ["differentiable_by_blocks", "gradients_by_blocks"]
 
 
 def differentiable_by_blocks(
@@ -44,7 +45,7 @@ def differentiable_by_blocks(
     )
 
 
-class _ByBlocks(torch.autograd.Function):
+class _ByBlocks(Function):
     """Keeps inputs, output and two numbers a query; computes each block of weights again."""
 
     @staticmethod
@@ -94,7 +95,7 @@ class _ByBlocks(torch.autograd.Function):
         return *gradients, None, None
 
 
-class _Gradients(torch.autograd.Function):
+class _Gradients(Function):
     """The gradients as a step of its own: a derivative of them is refused, and only where one is asked for."""
 
     @staticmethod
@@ -180,6 +181,10 @@ class _Gradients(torch.autograd.Function):
         raise NotImplementedError(
             "online_attention has no second derivative; use attention, which has"
         )
+
+
+# The same as a plain function, for whoever has some of the keys and the output over all of them.
+gradients_by_blocks = _Gradients.forward
 
 
 def _add(place: Tensor, gradient: Tensor) -> None:
