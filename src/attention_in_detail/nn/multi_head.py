@@ -161,7 +161,8 @@ class MultiHeadAttention(torch.nn.Module):
 
         Returns:
             The output, shape (\*batch, T, D_out), or the pair of output and weights,
-            shape (\*batch, h, T, S).
+            shape (\*batch, h, T, S). A NaN value need not reach the queries before it
+            where ``causal_offset`` alone shuts it to them.
 
         Raises:
             TypeError: as :func:`attention_in_detail.multi_head_attention`.
@@ -380,8 +381,10 @@ def _attention_with_weights(
     Float[Tensor, "*batch T S"],
 ]:
     """Compute attention by its definition; the weights are as they were before dropout."""
-    scaled = widened(q) * q.shape[-1] ** -0.5  # fewer numbers than scores
-    z = scaled @ widened(k).mT  # (*batch, T, S)
+    # With its heads side by side, torch would copy each for each product.
+    wide_q, wide_k, wide_v = (widened(x).contiguous() for x in (q, k, v))
+    scale = q.shape[-1] ** -0.5  # there are fewer queries than scores
+    z = (wide_q * scale) @ wide_k.mT  # (*batch, T, S)
     if bias is not None:
         z = z + widened(bias)
     some_key = None
@@ -392,7 +395,7 @@ def _attention_with_weights(
     # The values may have batch axes of their own: the weights hold for each.
     batch = torch.broadcast_shapes(weights.shape[:-2], v.shape[:-2])
     weights = spread(weights, (*batch, *weights.shape[-2:]))
-    heads = dropped(weights, dropout, True) @ widened(v)
+    heads = dropped(weights, dropout, True) @ wide_v
     return narrowed(heads, v.dtype), narrowed(weights, q.dtype)
 
 
