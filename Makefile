@@ -49,11 +49,14 @@ notebooks: ## run the notebooks and store their outputs (one: NB=notebooks/02_at
 	@sh tools/setup_env.sh test 3
 	@$(VENV_PYTHON) tools/run_notebooks.py --step 3/3 $(NB)
 
-bench: ## measure again what the chapters show as stored measurements (some minutes)
+bench: ## measure again what the pages show as stored (half an hour; one: NAME=multi_head; in a minute, not stored: QUICK=1)
+	@[ -z '$(NAME)' ] || [ -f 'bench/$(NAME).py' ] || { \
+	    echo 'make: there is no measurement $(NAME); there are:' \
+	        $(notdir $(basename $(shell grep -l __main__ bench/*.py))) >&2; exit 1; }
 	@sh tools/setup_env.sh test 3
-	@for script in $$(grep -l __main__ bench/*.py); do \
+	@for script in $$(grep -l __main__ bench/$(if $(QUICK),multi_head,$(or $(NAME),*)).py); do \
 	    echo "[3/3] measurements: $$script"; \
-	    $(VENV_PYTHON) "$$script" || exit 1; \
+	    $(VENV_PYTHON) "$$script" $(if $(QUICK),--quick) || exit 1; \
 	done
 
 experiments: ## run all experiments of Part III again on all seeds, an hour or more (one: NAME=direction)

@@ -1,6 +1,5 @@
 import copy
 import io
-import types
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from attention_in_detail import (
     padding_mask,
 )
 from attention_in_detail.nn import MultiHeadAttention
-from attention_in_detail.nn import multi_head as nn_multi_head
+from attention_in_detail.nn.multi_head import FEW_KEYS
 from tests.support import (
     B,
     D,
@@ -233,6 +232,149 @@ def test_no_causal_offset_shuts_nothing_and_zero_is_one():
     assert (ours(x, causal_offset=0) - ours(x)).abs().max() > 0.01
 
 
+def recorded(monkeypatch, name):
+    """Let a function of ``torch.nn.functional`` note how it is called."""
+    calls, real = [], getattr(torch.nn.functional, name)
+
+    def noting(*given, **named):
+        calls.append((given, named))
+        return real(*given, **named)
+
+    monkeypatch.setattr(torch.nn.functional, name, noting)
+    return calls
+
+
+def test_one_input_is_projected_in_one_product(monkeypatch):
+    """Beside the output's there is one product for each input, and not for each projection."""
+    ours = module(D_k=D_q, D_v=D_q, output=False)
+    products = recorded(monkeypatch, "linear")
+    for inputs, columns in (
+        ((Q,), [3 * D]),
+        ((Q, Q, Q), [3 * D]),
+        ((Q, Q.clone()), [D, 2 * D]),
+        ((Q, Q.clone(), Q), [2 * D, D]),
+        ((Q, Q.clone(), Q.clone()), [D, D, D]),
+    ):
+        products.clear()
+        output = ours(*inputs)
+        assert [given[1].shape[0] for given, _ in products] == columns
+        assert_close(output, ours(Q, Q.clone(), Q.clone()))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("causal_offset", [None, 0, 1])
+@each_mask
+def test_self_attention_in_one_product_is_the_function(
+    given, causal_offset, bias
+):
+    """Outputs and gradients, where queries, keys and values are one; S queries, so that each mask fits."""
+    given = {
+        name: torch.tensor(
+            x if x.ndim < 2 or x.shape[-2] == 1 else x[..., :1, :]
+        )
+        for name, x in given.items()
+    }
+    results = []
+    for way in ("function", "kernel", "weights"):
+        ours = module(D_q=D_v, D_k=D_v, bias=bias)
+        (x,) = leaves(V)
+        if way == "function":
+            mask = given.get("mask")
+            if causal_offset is not None:
+                causal = causal_mask(S, offset=causal_offset, like=x)
+                if mask is not None and mask.ndim == 3:
+                    mask = mask[:, None]
+                mask = causal if mask is None else mask & causal
+            output = multi_head_attention(
+                ours.as_parameters(), x, x, x, **given | {"mask": mask}
+            )
+        else:
+            output = output_of(
+                ours(
+                    x,
+                    **given,
+                    causal_offset=causal_offset,
+                    return_weights=way == "weights",
+                )
+            )
+        output.square().sum().backward()
+        grads = [p.grad for p in ours.parameters()]
+        results.append([output, x.grad, *grads])
+    for one in zip(*results, strict=True):
+        for y in one:
+            assert_close(y, one[0])
+
+
+@both_paths
+def test_padding_of_one_input_that_is_shut_both_ways_reaches_nothing(
+    return_weights,
+):
+    """As queries and as keys; a row shut only as a key is still needed as a query."""
+    real = torch.arange(S) < 4
+    mask = real[:, None] & real
+    x = V.clone()
+    x[:, 4:] = torch.nan
+    ours, (x,) = module(D_q=D_v, D_k=D_v), leaves(x)
+    output = output_of(ours(x, mask=mask, return_weights=return_weights))
+    output.square().sum().backward()
+    clean, (y,) = module(D_q=D_v, D_k=D_v), leaves(V[:, :4])
+    expected = clean(y)
+    (
+        expected.square().sum()
+        + (S - 4) * B * clean.output.bias.square().sum()
+    ).backward()
+    assert_close(output[:, :4], expected)
+    assert_close(x.grad[:, :4], y.grad)
+    assert (x.grad[:, 4:] == 0).all()
+    for p, q in zip(ours.parameters(), clean.parameters(), strict=True):
+        assert_close(p.grad, q.grad)
+    key_alone = ours(V, mask=real, return_weights=return_weights)
+    assert_close(output_of(key_alone), clean(V, V[:, :4].clone()), 1e-12)
+
+
+@pytest.mark.parametrize("n", [FEW_KEYS - 1, FEW_KEYS, FEW_KEYS + 37])
+def test_the_kernel_knows_the_causal_mask_itself(monkeypatch, n):
+    """Where no other mask is given, and the keys are not few: it then skips what is shut."""
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(D, h).double()
+    x, y = leaves(normal(2, n, D), normal(2, n, D))
+    asked = recorded(monkeypatch, "scaled_dot_product_attention")
+    output = ours(x, causal_offset=0)
+    assert asked[0][1].get("is_causal", False) == (n >= FEW_KEYS)
+    expected = multi_head_attention(
+        ours.as_parameters(), y, y, y, mask=causal_mask(n, like=y)
+    )
+    assert_close(output, expected)
+    output.square().sum().backward()
+    expected.square().sum().backward()
+    assert_close(x.grad, y.grad)
+    asked.clear()
+    for given in (
+        {"causal_offset": 1},
+        {"causal_offset": 0, "mask": torch.ones(n) > 0},
+        {"causal_offset": 0, "bias": torch.zeros(n).double()},
+    ):
+        ours(x, **given)
+    ours(x, x[:, 1:], causal_offset=0)
+    ours(x[:, 1:], x, causal_offset=0)
+    assert not any(named.get("is_causal") for _, named in asked)
+
+
+def test_the_weights_can_be_differentiated_twice():
+    """By finite differences, with a mask whose rows may be empty."""
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(4, 2).double()
+    mask = torch.tensor(coin(2, 2, 3, 3, seed=1, p=0.7))
+    mask[:, :, 1] = False
+    (x,) = leaves(normal(2, 3, 4))
+
+    def both(x):
+        return ours(x, mask=mask, return_weights=True)
+
+    assert torch.autograd.gradcheck(both, x)
+    assert torch.autograd.gradgradcheck(both, x)
+
+
 # ---- what is shut ----
 
 
@@ -267,6 +409,7 @@ def test_a_query_that_may_attend_to_nothing_gets_the_output_bias_and_no_gradient
 def test_the_kernel_is_never_asked_for_a_row_without_keys(monkeypatch, how):
     """What kernels do there differs: 0, NaN, or NaN in the gradient alone."""
     asked = []
+    real = torch.nn.functional.scaled_dot_product_attention
 
     def kernel(q, k, v, *, attn_mask, dropout_p):
         open_ = (
@@ -275,12 +418,11 @@ def test_the_kernel_is_never_asked_for_a_row_without_keys(monkeypatch, how):
             else attn_mask > -torch.inf
         )
         asked.append(bool(open_.any(-1).all()))
-        return torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=attn_mask, dropout_p=dropout_p
-        )
+        return real(q, k, v, attn_mask=attn_mask, dropout_p=dropout_p)
 
-    stand_in = types.SimpleNamespace(scaled_dot_product_attention=kernel)
-    monkeypatch.setattr(nn_multi_head, "F", stand_in)
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", kernel
+    )
     open_ = torch.tensor(coin(B, h, T, S, seed=6, p=0.2))
     assert not open_.any(-1).all()
     bias = torch.where(open_, 0.0, -torch.inf).double()
@@ -374,6 +516,23 @@ def test_nan_that_takes_part_shows(return_weights):
     assert lost.sum() == 1
     v[0, 3, 0] = torch.nan
     output = output_of(module()(Q, k, v, return_weights=return_weights))
+    assert output[0].isnan().all()
+    assert output[1:].isfinite().all()
+
+
+@pytest.mark.parametrize("keys", [1, 2, 7, 15, 16, 33, FEW_KEYS, 70])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("which", ["query", "all keys"])
+@both_paths
+def test_nan_in_all_scores_of_a_query_shows_however_few_they_are(
+    return_weights, which, dtype, keys
+):
+    """The kernel for CPUs, asked without a mask, gives 0 there: PyTorch 2.13."""
+    ours = module(dtype=dtype)
+    q = Q.to(dtype, copy=True)
+    k, v = (torch.tensor(normal(B, keys, n)).to(dtype) for n in (D_k, D_v))
+    (q if which == "query" else k)[0, :, 0] = torch.nan
+    output = output_of(ours(q, k, v, return_weights=return_weights))
     assert output[0].isnan().all()
     assert output[1:].isfinite().all()
 

@@ -1,12 +1,18 @@
 """Multi-head attention as a ``torch.nn.Module``."""
 
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attention_in_detail._arrays import constant
+from attention_in_detail._arrays import (
+    constant,
+    narrowed,
+    spread,
+    widened,
+)
 from attention_in_detail._checks import checked
 from attention_in_detail._multi_head_checks import check_forward
 from attention_in_detail._parameter_checks import (
@@ -21,15 +27,17 @@ from attention_in_detail.masks import (
 )
 from attention_in_detail.multi_head import (
     merge_heads,
-    projected_heads,
+    split_heads,
     with_head_axis,
 )
 from attention_in_detail.nn.dropping import dropped
 from attention_in_detail.notation import Bool, Float, Size
 from attention_in_detail.parameters import MultiHeadParameters
-from attention_in_detail.scaled_dot_product import attention
 
 __all__ = ["MultiHeadAttention"]
+
+# Fewer keys may leave a register of the processor in part empty: see _fused_attention.
+FEW_KEYS = 64
 
 
 class MultiHeadAttention(torch.nn.Module):
@@ -39,7 +47,8 @@ class MultiHeadAttention(torch.nn.Module):
         H_i = \operatorname{Attention}(Q W^Q_i, K W^K_i, V W^V_i)
 
     The same function as :func:`attention_in_detail.multi_head_attention` with the
-    parameters of :meth:`as_parameters`. Where the weights are not asked for,
+    parameters of :meth:`as_parameters`. What comes from one input is projected in one
+    product. Where the weights are not asked for,
     ``torch.nn.functional.scaled_dot_product_attention`` computes the heads.
 
     Args:
@@ -152,7 +161,8 @@ class MultiHeadAttention(torch.nn.Module):
 
         Returns:
             The output, shape (\*batch, T, D_out), or the pair of output and weights,
-            shape (\*batch, h, T, S).
+            shape (\*batch, h, T, S). A NaN value need not reach the queries before it
+            where ``causal_offset`` alone shuts it to them.
 
         Raises:
             TypeError: as :func:`attention_in_detail.multi_head_attention`.
@@ -163,42 +173,83 @@ class MultiHeadAttention(torch.nn.Module):
         """
         keys = queries if keys is None else keys
         values = keys if values is None else values
+        T, S = queries.shape[-2], keys.shape[-2]
         batch_axes = max(x.ndim for x in (queries, keys, values)) - 2
         mask = with_head_axis(mask, batch_axes)
         bias = with_head_axis(bias, batch_axes)
-        if causal_offset is not None:
-            T, S = queries.shape[-2], keys.shape[-2]
-            mask = combine_masks.unchecked(
-                mask,
-                causal_mask.unchecked(
-                    T, S, offset=causal_offset, like=queries
-                ),
-            )
-        q, k, v = projected_heads(
-            self.as_parameters(),
-            queries,
-            keys,
-            values,
-            mask=mask,
-            bias=bias,
+        # The kernels know one mask themselves, and skip what it shuts.
+        kernel_causal = (
+            causal_offset == 0
+            and T == S >= FEW_KEYS
+            and mask is None
+            and bias is None
+            and not return_weights
         )
+        if causal_offset is not None and not kernel_causal:
+            causal = causal_mask.unchecked(
+                T, S, offset=causal_offset, like=queries
+            )
+            mask = combine_masks.unchecked(mask, causal)
+        is_open = may_attend(mask, bias)
+        q, k, v = self._projected_heads(queries, keys, values, is_open)
+        q = keep_rows(q, is_open, of="queries")
+        k = keep_rows(k, is_open, of="keys")
+        v = keep_rows(v, is_open, of="keys")
 
         dropout = self.dropout if self.training else 0.0
         weights = None
         if return_weights:
-            heads, weights = attention.unchecked(
-                q, k, v, mask=mask, bias=bias, return_weights=True
+            heads, weights = _attention_with_weights(
+                q, k, v, is_open, bias, dropout=dropout
             )
-            if dropout:
-                carried = keep_rows(v, may_attend(mask, bias), of="keys")
-                heads = dropped(weights, dropout, True) @ carried
         else:
             heads = _fused_attention(
-                q, k, v, mask=mask, bias=bias, dropout=dropout
+                q,
+                k,
+                v,
+                is_open,
+                bias,
+                dropout=dropout,
+                causal=kernel_causal,
             )
         merged = merge_heads.unchecked(heads)
         output = merged if self.output is None else self.output(merged)
         return (output, weights) if return_weights else output
+
+    def _projected_heads(
+        self,
+        queries: Float[Tensor, "*#batch T D_q"],
+        keys: Float[Tensor, "*#batch S D_k"],
+        values: Float[Tensor, "*#batch S D_v"],
+        is_open: Bool[Tensor, "..."] | None,
+    ) -> tuple[
+        Float[Tensor, "*#batch h T D_h"],
+        Float[Tensor, "*#batch h S D_h"],
+        Float[Tensor, "*#batch h S D_h"],
+    ]:
+        """Project and split into heads: one product for each input, however many projections it has."""
+        if is_open is not None and is_open.ndim > 2:
+            is_open = is_open.any(-3)  # open in any head
+        inputs = {"queries": queries, "keys": keys, "values": values}
+        linears = {
+            "queries": self.query,
+            "keys": self.key,
+            "values": self.value,
+        }
+        projected: dict[str, Tensor] = {}
+        for x in inputs.values():
+            uses = [name for name, other in inputs.items() if other is x]
+            if uses[0] not in projected:
+                kept = _with_rows_of(x, is_open, uses)
+                columns = _in_one_product(
+                    kept, [linears[name] for name in uses]
+                )
+                projected |= dict(zip(uses, columns, strict=True))
+        q, k, v = (
+            split_heads.unchecked(projected[name], self.heads)
+            for name in inputs
+        )
+        return q, k, v
 
     @classmethod
     @checked(check_from_torch)
@@ -287,48 +338,133 @@ class MultiHeadAttention(torch.nn.Module):
         return f"heads={self.heads}, dropout={self.dropout}"
 
 
+def _with_rows_of(
+    x: Float[Tensor, "*#batch rows width"],
+    is_open: Bool[Tensor, "..."] | None,
+    uses: list[str],
+) -> Float[Tensor, "..."]:
+    """Return ``x`` with the rows set to 0 that take part in none of its uses, *before* they are projected.
+
+    The gradient of a projection multiplies by its input: NaN in padding would reach the
+    weights through a gradient of 0.
+    """
+    if is_open is None:
+        return x
+    takes_part = torch.stack(
+        torch.broadcast_tensors(
+            *(is_open.any(-1 if use == "queries" else -2) for use in uses)
+        )
+    ).any(0)
+    return torch.where(takes_part[..., None], x, constant(0.0, x))
+
+
+def _in_one_product(
+    x: Float[Tensor, "*batch rows width"], linears: list[torch.nn.Linear]
+) -> tuple[Float[Tensor, "*batch rows D"], ...]:
+    """Apply several linear layers to one input: their weights side by side are one matrix."""
+    weight = torch.cat([linear.weight for linear in linears])
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    joint = F.linear(x, weight, torch.cat(biases) if biases else None)
+    return joint.chunk(len(linears), dim=-1)
+
+
+def _attention_with_weights(
+    q: Float[Tensor, "*#batch T D_h"],
+    k: Float[Tensor, "*#batch S D_h"],
+    v: Float[Tensor, "*#batch S D_h"],
+    is_open: Bool[Tensor, "..."] | None,
+    bias: Float[Tensor, "..."] | None,
+    *,
+    dropout: float,
+) -> tuple[
+    Float[Tensor, "*batch T D_h"],
+    Float[Tensor, "*batch T S"],
+]:
+    """Compute attention by its definition; the weights are as they were before dropout."""
+    # With its heads side by side, torch would copy each for each product.
+    wide_q, wide_k, wide_v = (widened(x).contiguous() for x in (q, k, v))
+    scale = q.shape[-1] ** -0.5  # there are fewer queries than scores
+    z = (wide_q * scale) @ wide_k.mT  # (*batch, T, S)
+    if bias is not None:
+        z = z + widened(bias)
+    some_key = None
+    if is_open is not None:
+        some_key = is_open.any(-1, keepdim=True)
+        z = torch.where(is_open, z, constant(-torch.inf, z))
+    weights = _SoftmaxInPlace.apply(z, some_key)
+    # The values may have batch axes of their own: the weights hold for each.
+    batch = torch.broadcast_shapes(weights.shape[:-2], v.shape[:-2])
+    weights = spread(weights, (*batch, *weights.shape[-2:]))
+    heads = dropped(weights, dropout, True) @ wide_v
+    return narrowed(heads, v.dtype), narrowed(weights, q.dtype)
+
+
+class _SoftmaxInPlace(torch.autograd.Function):
+    """The softmax along the keys, written over the scores: an array of (T, S) less to ask the system for."""
+
+    @staticmethod
+    def forward(
+        scores: Float[Tensor, "*batch T S"],
+        some_key: Bool[Tensor, "..."] | None,
+    ) -> Float[Tensor, "*batch T S"]:
+        weights = torch.softmax(scores, -1, out=scores)
+        return (
+            weights
+            if some_key is None
+            else weights.masked_fill_(~some_key, 0.0)
+        )
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: Tensor
+    ) -> None:
+        ctx.mark_dirty(inputs[0])
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, dA: Tensor) -> tuple[Tensor, None]:
+        """Return A ∘ (dA − δ), where δ sums A ∘ dA along the keys; it can be differentiated again."""
+        (A,) = ctx.saved_tensors
+        dZ = A * dA
+        delta = dZ.sum(-1, keepdim=True)
+        return dZ.addcmul_(A, delta, value=-1), None
+
+
 def _fused_attention(
     q: Float[Tensor, "*#batch T D_h"],
     k: Float[Tensor, "*#batch S D_h"],
     v: Float[Tensor, "*#batch S D_h"],
-    *,
-    mask: Bool[Tensor, "..."] | None,
+    is_open: Bool[Tensor, "..."] | None,
     bias: Float[Tensor, "..."] | None,
+    *,
     dropout: float,
+    causal: bool,
 ) -> Float[Tensor, "*batch T D_h"]:
     """Compute attention by torch's own kernels, with the package's rules for what is shut."""
-    is_open = may_attend(mask, bias)
-    q, k = (
-        keep_rows(q, is_open, of="queries"),
-        keep_rows(k, is_open, of="keys"),
+    # Where all scores of a query are NaN, the kernel for CPUs gives 0 if the keys fill no
+    # register, but NaN if it has a mask (torch 2.13).
+    if is_open is None and k.shape[-2] < FEW_KEYS:
+        is_open = torch.tensor([[True]], device=q.device)
+    lead = () if is_open is None else is_open.shape[:-2]
+    batch = torch.broadcast_shapes(
+        q.shape[:-2], k.shape[:-2], v.shape[:-2], lead
     )
-    v = keep_rows(v, is_open, of="keys")
-    if is_open is None:
-        batch = torch.broadcast_shapes(
-            q.shape[:-2], k.shape[:-2], v.shape[:-2]
-        )
-    else:
-        batch = torch.broadcast_shapes(
-            q.shape[:-2], k.shape[:-2], v.shape[:-2], is_open.shape[:-2]
-        )
     # The kernels do not broadcast batch axes in every case.
     q, k, v = (x.expand(*batch, *x.shape[-2:]) for x in (q, k, v))
     if is_open is None:
-        heads = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
-    else:
-        # What the kernels do with a row that may attend to nothing differs (0, NaN, or
-        # NaN in the gradient alone): such a row is opened for them, and its output set
-        # to 0 afterwards, which also stops the gradient.
-        some_key = is_open.any(-1, keepdim=True)
-        if bias is None:
-            kernel_mask = is_open | ~some_key
-        else:
-            shut = torch.where(some_key, -torch.inf, 0.0).to(q.dtype)
-            kernel_mask = torch.where(is_open, bias, shut)
-        heads = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=kernel_mask, dropout_p=dropout
+        return F.scaled_dot_product_attention(
+            q, k, v, dropout_p=dropout, is_causal=causal
         )
-        heads = torch.where(some_key, heads, constant(0.0, heads))
-    # The kernel for CPUs gives 0 for a NaN query where there are few keys (torch 2.13).
-    lost = q.isnan().any(-1, keepdim=True)
-    return torch.where(lost, constant(torch.nan, heads), heads)
+    # What the kernels do with a row that may attend to nothing differs (0, NaN, or NaN in
+    # the gradient alone): such a row is opened for them, and its output set to 0
+    # afterwards, which also stops the gradient.
+    some_key = is_open.any(-1, keepdim=True)
+    if bias is None:
+        kernel_mask = is_open | ~some_key
+    else:
+        shut = torch.where(some_key, -torch.inf, 0.0).to(q.dtype)
+        kernel_mask = torch.where(is_open, bias, shut)
+    heads = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=kernel_mask, dropout_p=dropout
+    )
+    return torch.where(some_key, heads, constant(0.0, heads))
