@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -80,14 +82,31 @@ def needs(notebook: dict) -> set[str]:
     return found - BROUGHT - set(sys.stdlib_module_names)
 
 
-def first_cell(needed: set[str], repository: str, revision: str) -> dict:
+def bounded(name: str, project: Path) -> str:
+    """What to ask pip for: a package, with the bounds of pyproject.toml if it has some."""
+    if project.is_file():
+        settings = tomllib.loads(project.read_text("utf8"))["project"]
+        for extra in settings.get("optional-dependencies", {}).values():
+            for line in extra:
+                if re.match(r"[\w.-]+", line)[0] == name:
+                    return line
+    return name
+
+
+def first_cell(
+    needed: set[str], repository: str, revision: str, project: Path
+) -> dict:
     """The cell, for a notebook that imports these packages."""
     names = json.dumps([PACKAGE, *sorted(needed)])
     extras = ",".join(
         sorted(EXTRAS[one] for one in needed if one in EXTRAS)
     )
     package = f"[{extras}]" if extras else ""
-    others = sorted(one for one in needed if one not in EXTRAS)
+    others = [
+        f'"{bounded(one, project)}"'
+        for one in sorted(needed)
+        if one not in EXTRAS
+    ]
     if repository:
         wanted = [
             f'"{PACKAGE}{package} @ git+{repository}@{revision}"',
@@ -107,7 +126,9 @@ def first_cell(needed: set[str], repository: str, revision: str) -> dict:
     }
 
 
-def with_first_cell(notebook: dict, repository: str, revision: str) -> dict:
+def with_first_cell(
+    notebook: dict, repository: str, revision: str, project: Path
+) -> dict:
     """A notebook with the cell before its first code; one without code as it is."""
     cells = notebook["cells"]
     places = [
@@ -117,7 +138,7 @@ def with_first_cell(notebook: dict, repository: str, revision: str) -> dict:
     ]
     if not places or any(cell.get("id") == ID for cell in cells):
         return notebook
-    new = first_cell(needs(notebook), repository, revision)
+    new = first_cell(needs(notebook), repository, revision, project)
     return {
         **notebook,
         "cells": [*cells[: places[0]], new, *cells[places[0] :]],
@@ -129,7 +150,10 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
         return
     for path in sorted((Path(app.outdir) / "_sources").rglob("*.ipynb")):
         made = with_first_cell(
-            read(path), app.home.repository, app.home.revision
+            read(path),
+            app.home.repository,
+            app.home.revision,
+            Path(app.confdir) / "pyproject.toml",
         )
         path.write_text(written(made), "utf8")
 

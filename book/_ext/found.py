@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 PICTURE = "_static/social_card.png"
 SIZE = (1200, 630)
 WORDS = (
-    "Attention in Detail: mathematics, code and evidence, side by side. Beside it the weights of a head of a trained translator:"
+    "Attention in Detail: mathematics, code and evidence, side by side. Beside it a head of a trained translator:"
     " each Portuguese word has its dark cell at its English word, also where the two languages order them differently."
 )
 LOST = "404"
@@ -140,7 +140,7 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
     )
     if not site:
         return
-    front = f"{site}{app.builder.get_target_uri(app.config.root_doc)}"
+    front = app.builder.get_target_uri(app.config.root_doc)
     pages = sorted(app.env.found_docs)
     (out / "sitemap.xml").write_text(
         site_map(
@@ -152,19 +152,15 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
     html = door.read_text("utf8")
     if 'rel="canonical"' not in html:
         # Where the front page is passed on, its address mostly is this one; it leads to the front page.
-        said = f'<link rel="canonical" href="{escape(front)}">'
+        said = f'<link rel="canonical" href="{escape(site + front)}">'
         said += preview(
             app.config.project,
-            told((out / target_file(app)).read_text("utf8")),
+            told((out / front).read_text("utf8")),
             app.config.project,
             site,
-            front,
+            site + front,
         )
         door.write_text(html.replace("</head>", f"{said}\n</head>"), "utf8")
-
-
-def target_file(app: Sphinx) -> str:
-    return app.builder.get_target_uri(app.config.root_doc)
 
 
 def setup(app: Sphinx) -> dict[str, object]:
