@@ -204,6 +204,26 @@ def test_a_copy_without_git_is_told_the_same_home(clone, tmp_path, given):
     assert home.find(elsewhere, {**given, **found.environment()}) == found
 
 
+def test_the_second_build_is_told_the_home_of_the_first(clone, monkeypatch):
+    """Or the copy without git, which is built to be compared, would have other links."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import check
+
+    told = {}
+
+    def run(command, cwd, env):
+        told.update(env)
+        return types.SimpleNamespace(returncode=1)
+
+    monkeypatch.setattr(check, "ROOT", clone(FORK, "autumn"))
+    monkeypatch.setattr(check, "subprocess", types.SimpleNamespace(run=run))
+    for name in ("BOOK_REPOSITORY", "GITHUB_REPOSITORY", "BOOK_BRANCH"):
+        monkeypatch.delenv(name, raising=False)
+    assert not check.copy(compared=True)
+    assert told["BOOK_REPOSITORY"] == FORK
+    assert told["BOOK_BRANCH"] == "autumn"
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -661,7 +681,7 @@ def test_a_fork_leads_to_itself_without_an_edit(book):
         page = made.read(f"{name}.html")
         assert canonical(page) == f"{site}{name}.html"
         assert said(page)["og:url"] == f"{site}{name}.html"
-    assert front.title.get_text() == "A small page"
+    assert front.title.get_text() == "A small page — A Small Book"
     assert plain.title.get_text() == "Chapter plain — A Small Book"
     told = said(front)
     assert told["og:title"] == "A small page"
@@ -848,6 +868,11 @@ def test_the_entries_are_made_from_the_file():
           url     = {https://example.org/},
         }"""
     )
+    long = citation.bibtex(
+        {**entry, "title": "A word after a word " * 9}, "a", "2031", site
+    )
+    assert max(map(len, long.splitlines())) <= citation.WIDTH
+    assert " ".join(long.split()).count("a word A word after") == 8
     assert "url" not in citation.bibtex(entry, "a", "2031", "")
     assert "year" not in citation.bibtex(entry, "a", "no year given", "")
 

@@ -9,6 +9,7 @@ gives one entry in words and one for BibTeX, with the address of the site, or el
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import yaml
@@ -17,6 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 FILE = "CITATION.cff"
+WIDTH = 60
 
 
 def names(authors: list[dict]) -> list[tuple[str, str]]:
@@ -78,8 +80,15 @@ def bibtex(entry: dict, key: str, year: str, address: str) -> str:
         "version": str(entry["version"]),
         "url": address,
     }
+    # A title may be long, and a page narrow; to BibTeX a new line is a space.
     lines = [
-        f"  {name:<7} = {{{value}}},"
+        textwrap.fill(
+            f"  {name:<7} = {{{value}}},",
+            width=WIDTH,
+            subsequent_indent=" " * 14,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         for name, value in fields.items()
         if value
     ]

@@ -91,15 +91,17 @@ def preview(
 def say(
     app: Sphinx, page: str, template: str, context: dict, doctree: object
 ) -> None:
-    if page == app.config.root_doc:
-        # The front page has the book's own name; it is said once.
+    title = plain(str(context.get("title") or app.config.project))
+    if title == context.get("docstitle"):
+        # The front page has the book's own name; its title says it once. The logo asks for it too.
         context["docstitle"] = ""
+        context["theme_logo"] = {**context["theme_logo"], "text": title}
     if page == LOST:
         context["pageurl"] = None  # it has no address of its own
         return
     tags = context.get("metatags") or ""
     context["metatags"] = tags + preview(
-        plain(str(context.get("title") or app.config.project)),
+        title,
         told(tags),
         app.config.project,
         app.home.url,

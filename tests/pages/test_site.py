@@ -62,6 +62,14 @@ def test_the_page_for_what_is_not_there_holds_at_any_depth(built):
     assert not page.find("link", rel="canonical")
 
 
+def test_the_title_of_the_front_page_says_the_name_once(built):
+    page = built.pages[built.root / "book/index.html"]
+    assert page.title.get_text() == title("book/index")
+    assert page.select_one(".logo").get_text().strip() == title(
+        "book/index"
+    )
+
+
 def test_each_page_says_what_a_preview_shows(built):
     for path, page in built.pages.items():
         if "_modules" in path.parts or built.name(path) in NO_PREVIEW:
