@@ -799,6 +799,16 @@ def test_a_description_is_read_however_it_is_written(tag):
     assert found.told('<meta name="x" content="y">') == ""
 
 
+def test_what_a_preview_shows_cannot_break_out_of_its_place():
+    words = 'Say "so" & <b>'
+    made = found.preview(
+        words, words, words, "https://x.org/", "https://x.org/a"
+    )
+    assert made.count("Say &quot;so&quot; &amp; &lt;b&gt;") == 3
+    assert '"so"' not in made
+    assert found.preview("T", "", "B", "", "").count("<meta") == 4
+
+
 def test_the_card_is_as_large_as_previews_want_it_and_no_larger():
     path = ROOT / "book" / found.PICTURE
     with Image.open(path) as card:
