@@ -668,7 +668,7 @@ def test_pages_are_of_the_tests_and_experiments_too(tmp_path):
 
 def test_broken_book_fails_each_time_and_names_the_page(tmp_path):
     (tmp_path / "tools").mkdir()
-    for name in ("build_book.py", "fingerprint.py"):
+    for name in ("build_book.py", "fingerprint.py", "home.py"):
         shutil.copy(ROOT / "tools" / name, tmp_path / "tools")
     settings = 'title: T\nlogo: ""\nonly_build_toc_files: true\nexecute:\n  execute_notebooks: "off"\n'
     (tmp_path / "_config.yml").write_text(settings)

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from fingerprint import of_claims, of_pages
+from home import HomeError, find
 
 ROOT = Path(__file__).resolve().parents[1]
 # What the tests wrote down: the pages show it.
@@ -33,7 +34,10 @@ def state(root: Path) -> str:
     """Everything that decides how the pages come out, as one short string."""
     record = root / RECORD
     told = record.read_bytes() if record.is_file() else b""
-    return f"{of_pages(root)} {of_claims(root)} {hashlib.sha256(told).hexdigest()}"
+    # Buttons and links lead to where the book lives.
+    parts = [told, repr(find(root)).encode()]
+    digests = " ".join(hashlib.sha256(part).hexdigest() for part in parts)
+    return f"{of_pages(root)} {of_claims(root)} {digests}"
 
 
 def build(root: Path, log: Path, strict: bool) -> int:
@@ -107,7 +111,11 @@ def main() -> int:
         ROOT / "_build/html/index.html",
         ROOT / "_build/.built-from",
     )
-    now = state(ROOT)
+    try:
+        now = state(ROOT)
+    except HomeError as error:
+        print(f"make: the book was not built: {error}", file=sys.stderr)
+        return 1
     last = stamp.read_text(encoding="utf-8") if stamp.is_file() else ""
     # What was built strictly is the same pages.
     good = [f"{now} strict"] if options.strict else [now, f"{now} strict"]

@@ -21,6 +21,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import home
 import versions
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -328,6 +329,8 @@ def copy(compared: bool = False) -> bool:
             "PYTHONPATH": str(Path(folder) / "src"),
         }
         environment["GIT_CEILING_DIRECTORIES"] = str(Path(folder).parent)
+        # What git says of the place here, it cannot say there.
+        environment |= home.find(ROOT).environment()
         command = [sys.executable, "tools/build_book.py", "--clean"]
         if subprocess.run(command, cwd=folder, env=environment).returncode:
             return False

@@ -21,6 +21,7 @@ PAGES = [
     "tools/build_book.py",
     "tools/provenance.py",
     "tools/fingerprint.py",
+    "tools/home.py",
     "pyproject.toml",
     "requirements.txt",
     "CITATION.cff",

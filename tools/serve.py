@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import re
 import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +22,28 @@ class Pages(SimpleHTTPRequestHandler):
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
+
+    def send_error(
+        self,
+        code: int,
+        message: str | None = None,
+        explain: str | None = None,
+    ) -> None:
+        """Show the site's own page for what is not there, as its host does; here, the site stands at the top."""
+        page = Path(self.directory) / "404.html"
+        if code != 404 or not page.is_file():
+            super().send_error(code, message, explain)
+            return
+        html = page.read_text("utf8")
+        if prefix := re.search(r'data-content_root="(/[^"]+/)"', html):
+            html = html.replace(f'="{prefix[1]}', '="/')
+        body = html.encode()
+        self.send_response(404)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
         pass

@@ -122,10 +122,17 @@ def loads_from_elsewhere(site: Site) -> list[str]:
     return faults
 
 
+def prefix_of(page: BeautifulSoup) -> str:
+    """What stands before every address in a page that is shown at any depth; empty for the other pages."""
+    root = page.html.get("data-content_root", "") if page.html else ""
+    return root if root.startswith("/") else ""
+
+
 def broken_links(site: Site) -> list[str]:
     """Addresses inside the site that lead to no file, or to no such place on a page."""
     faults = []
     for path, page in site.pages.items():
+        prefix = prefix_of(page)
         links = [
             ("a", tag["href"]) for tag in page.find_all("a", href=True)
         ]
@@ -133,14 +140,20 @@ def broken_links(site: Site) -> list[str]:
             parts = urlsplit(address)
             if parts.scheme or parts.netloc:
                 continue
-            if parts.path.startswith("/"):
+            place = parts.path
+            if prefix and place and not place.startswith(prefix):
+                faults.append(
+                    f"{site.name(path)}: {address} does not begin with {prefix}"
+                )
+                continue
+            if not prefix and place.startswith("/"):
                 faults.append(
                     f"{site.name(path)}: {address} breaks where the site has a prefix"
                 )
                 continue
-            target = (
-                (path.parent / unquote(parts.path)) if parts.path else path
-            )
+            start = site.root if prefix else path.parent
+            place = place[len(prefix) :] if prefix else place
+            target = (start / unquote(place)) if parts.path else path
             target = target.resolve()
             if target.is_dir():
                 target /= "index.html"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from matplotlib.colors import to_rgb
 
@@ -47,6 +49,38 @@ def test_the_site_works_below_a_prefix(chromium, site):
             look(chromium, address, f"{CHAPTERS[1]}.html", [(WIDE, "dark")])
             == []
         )
+
+
+def test_the_page_for_what_is_not_there_is_whole(chromium, site):
+    """Its links begin at the root of the site, wherever that is; so it is looked at there."""
+    text = (site / "404.html").read_text("utf8")
+    [prefix] = re.findall('data-content_root="(/[^"]*)"', text)
+    views = [(PHONE, "light"), (WIDE, "dark")]
+    with served(site, prefix) as address:
+        assert look(chromium, address, "404.html", views) == []
+
+
+def test_the_ways_out_of_a_chapter_are_named(chromium, site):
+    """Open, the menu of places to run it has no fault; on a site without a home there is none."""
+    with (
+        served(site) as address,
+        opened(chromium, address, f"{CHAPTERS[1]}.html", WIDE, "light") as (
+            page,
+            _,
+        ),
+    ):
+        links = page.locator(".article-header-buttons a[href^=http]")
+        home = page.locator("link[rel=canonical]").count()
+        assert (links.count() > 0) == bool(home)
+        if home:
+            page.get_by_role(
+                "button", name="Run this chapter elsewhere"
+            ).click()
+            for name in ("Open in Colab", "Open in Binder"):
+                assert page.get_by_role("link", name=name).is_visible()
+        for link in links.all():
+            box = link.bounding_box() or {"width": 24, "height": 24}
+            assert min(box["width"], box["height"]) >= 24
 
 
 def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):

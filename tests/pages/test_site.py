@@ -11,6 +11,10 @@ from tests.pages import site_faults
 from tests.pages.contents import ROOT, pages, title
 from tests.pages.site_faults import Site
 
+# What leads elsewhere, and what Sphinx makes without a title that an extension sees.
+NO_PREVIEW = {"404.html", "index.html", "search.html"}
+NO_PREVIEW |= {"genindex.html", "py-modindex.html"}
+
 
 @pytest.fixture(scope="module")
 def built(site):
@@ -47,6 +51,62 @@ def test_the_front_door_leads_to_the_front_page(built):
         "content"
     ].endswith("book/index.html")
     assert door.a["href"] == "book/index.html"
+
+
+def test_the_page_for_what_is_not_there_holds_at_any_depth(built):
+    page = built.pages[built.root / "404.html"]
+    assert site_faults.prefix_of(page)
+    found = [link["href"] for link in page.article.find_all("a", href=True)]
+    for name in ("book/index.html", "search.html"):
+        assert f"{site_faults.prefix_of(page)}{name}" in found
+    assert not page.find("link", rel="canonical")
+
+
+def test_the_title_of_the_front_page_says_the_name_once(built):
+    page = built.pages[built.root / "book/index.html"]
+    assert page.title.get_text() == title("book/index")
+    assert page.select_one(".logo").get_text().strip() == title(
+        "book/index"
+    )
+
+
+def test_each_page_says_what_a_preview_shows(built):
+    for path, page in built.pages.items():
+        if "_modules" in path.parts or built.name(path) in NO_PREVIEW:
+            continue
+        said = {
+            tag["property"]: tag["content"]
+            for tag in page.find_all("meta", property=re.compile("^og:"))
+        }
+        assert page.title.get_text().startswith(said["og:title"])
+        told = page.find("meta", attrs={"name": "description"})["content"]
+        assert said["og:description"] == told, built.name(path)
+
+
+def test_where_the_site_lives_is_said_by_all_pages_or_by_none(built):
+    """On a machine that knows of no home, none; with one, each page its own address, all of them on the map."""
+    addresses = {
+        built.name(path): link["href"]
+        for path, page in built.pages.items()
+        if (link := page.find("link", rel="canonical"))
+    }
+    site_map = built.root / "sitemap.xml"
+    if not addresses:
+        assert not site_map.exists()
+        return
+    front = addresses.pop("index.html")
+    home = front.removesuffix("book/index.html")
+    assert front == f"{home}book/index.html"
+    assert addresses == {name: f"{home}{name}" for name in addresses}
+    assert {built.name(path) for path in built.pages} == {
+        *addresses,
+        "404.html",
+        "index.html",
+    }
+    listed = re.findall("<loc>(.*?)</loc>", site_map.read_text("utf8"))
+    assert sorted(listed) == sorted(
+        f"{home}{name}.html" for name in pages()
+    )
 
 
 def test_every_figure_stands_with_its_words(built):
@@ -167,6 +227,25 @@ def test_a_fault_is_found(look, before, fault, small):
         )
         == 1
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "faults"),
+    [
+        ("/book/page.html", 0),
+        ("#top", 0),
+        ("page.html", 1),
+        ("/page.html", 1),
+        ("/book/nowhere.html", 1),
+    ],
+)
+def test_a_page_that_is_shown_at_any_depth_has_links_from_the_root(
+    address, faults, small
+):
+    html = GOOD.replace("<html>", '<html data-content_root="/book/">')
+    html = re.sub('(href|src)="([a-z])', r'\1="/book/\2', html)
+    html = html.replace("</body>", f'<a href="{address}">x</a></body>')
+    assert len(site_faults.broken_links(small(html))) == faults
 
 
 @pytest.mark.parametrize(
