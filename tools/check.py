@@ -52,6 +52,7 @@ CODE = [
     "experiments",
     "notebooks",
     "book/_ext",
+    "book/_live",
     "conftest.py",
 ]
 COPIED = [
