@@ -44,6 +44,8 @@ NOTEBOOKS = [
     "--nbval-current-env",
 ]
 NOTEBOOKS += ["--nbval-cell-timeout=300"]
+LIVE = ["-m", "pip", "install", "-q", "--disable-pip-version-check"]
+LIVE += ["--no-deps", "--require-hashes", "-r", "requirements-live.txt"]
 CODE = [
     "src",
     "tests",
@@ -210,6 +212,7 @@ def test_more() -> list[Check]:
         cpu = []
     more = {"HYPOTHESIS_PROFILE": "more"}
     return [
+        Check("a Pyodide to run chapters on", [LIVE]),
         Check("book", [["tools/build_book.py"]]),
         Check("unit tests, more cases", [UNITS], more),
         Check(

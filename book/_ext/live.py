@@ -373,7 +373,7 @@ def visit_bar(self, node: LiveBar) -> None:
     self.body.append(
         f'<div class="live" {given}>\n<button type="button">Run this page</button>\n'
         '<span class="live-says" role="status">Python and NumPy come to your browser when you press: up to '
-        f"{node['megabytes']} MB from {escape(node['place'])}.</span>\n</div>\n"
+        f"{node['megabytes']}\N{NO-BREAK SPACE}MB from {escape(node['place'])}.</span>\n</div>\n"
     )
     raise nodes.SkipNode
 

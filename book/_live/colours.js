@@ -5,7 +5,7 @@ const KEYWORDS =
 const PYTHON = new RegExp(
   [
     String.raw`(?<c1>#.*)`,
-    String.raw`(?<s2>\b[rbfuRBFU]{0,2}(?:"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))`,
+    String.raw`(?<s2>(?:\b[rbfuRBFU]{1,2})?(?:"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))`,
     String.raw`\b(?<kn>from|import)\b`,
     String.raw`\b(?<kc>None|True|False)\b`,
     String.raw`\b(?<k>${KEYWORDS})\b`,

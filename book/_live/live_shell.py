@@ -42,19 +42,24 @@ class Stream(io.TextIOBase):
     def __init__(self, name: str, send: Send) -> None:
         self.name, self.send = name, send
         self.held: list[str] = []
-        self.written, self.sent_at = 0, time.monotonic()
+        self.other: Stream | None = None
+        # The first line is sent at once: the rest of a cell may take long.
+        self.written, self.sent_at = 0, time.monotonic() - 2 * PAUSE
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
+        if self.other is not None:
+            self.other.flush()  # what was written first comes first
         left = LIMIT - self.written
         if left > 0:
             self.held.append(text[:left])
             if len(text) > left:
                 self.held.append(f"\n… cut after {LIMIT:,} characters\n")
         self.written += len(text)
-        if self.held and time.monotonic() - self.sent_at > PAUSE:
+        waited = time.monotonic() - self.sent_at
+        if self.held and waited >= (PAUSE if text.endswith("\n") else 1):
             self.flush()
         return len(text)
 
@@ -110,6 +115,7 @@ class Shell:
     def run(self, source: str, number: int, send: Send) -> bool:
         """Run a cell; say whether it came to its end."""
         streams = Stream("stdout", send), Stream("stderr", send)
+        streams[0].other, streams[1].other = streams[1], streams[0]
         kept = sys.stdout, sys.stderr, builtins.input
         file = f"cell {number}"
         lines = source.splitlines(keepends=True)

@@ -81,6 +81,29 @@ const printed = (kind, text) => {
   return element("div", { class: `output ${kind} notranslate` }, element("div", { class: "highlight" }, pre));
 };
 
+// What of Markdown the book's own functions give: a listing, a table, paragraphs.
+function marked(text, stored) {
+  const fence = /^```(python|diff)\n([\s\S]*?)\n?```$/.exec(text.trim());
+  if (fence) {
+    const made = listing(fence[1], `${fence[2]}\n`);
+    const pre = made.querySelector("pre");
+    // Coloured as the page had it, where it is the same.
+    const same = [...(stored?.querySelectorAll("pre") ?? [])].find((other) => other.textContent === pre.textContent);
+    if (same) pre.innerHTML = same.innerHTML;
+    return [made];
+  }
+  return text.trim().split(/\n\s*\n/).map((block) => {
+    const rows = block.split("\n").map((line) => line.trim());
+    if (!rows[1]?.startsWith("|") || !/^[|:\s-]+$/.test(rows[1])) return element("p", {}, block);
+    const row = (line, kind) =>
+      element("tr", {}, ...line.replace(/^\||\|$/g, "").split("|").map((cell) => element(kind, {}, element("p", {}, cell.trim()))));
+    const head = element("thead", {}, row(rows[0], "th"));
+    const body = element("tbody", {}, ...rows.slice(2).map((line) => row(line, "td")));
+    const table = element("table", { class: "table" }, head, body);
+    return element("div", { class: "pst-scrollable-table-container" }, table);
+  });
+}
+
 const inWords = (alt) =>
   element("details", { class: "figure-in-words" }, element("summary", {}, "This figure in words"), element("p", {}, alt));
 
@@ -116,15 +139,14 @@ function shown({ data, metadata }, stored) {
     made.innerHTML = html;
     return [made];
   }
-  const fence = /^```(python|diff)\n([\s\S]*?)\n?```$/.exec(data["text/markdown"] ?? "");
-  if (fence) return [listing(fence[1], `${fence[2]}\n`)];
-  return [printed("text_plain", data["text/markdown"] ?? data["text/plain"])];
+  if (data["text/markdown"]) return marked(data["text/markdown"], stored);
+  return [printed("text_plain", data["text/plain"])];
 }
 
 // What a reader gets from an output: its text, and its pictures in words. Two that say the same are the same.
 const told = (box) =>
-  [...(box?.querySelectorAll("pre, img, attention-viewer") ?? [])]
-    .map((part) => (part.matches("pre") ? part.textContent.trimEnd() : part.getAttribute("alt") ?? part.getAttribute("weights")))
+  [...(box?.querySelectorAll("pre, p, img, attention-viewer") ?? [])]
+    .map((part) => part.getAttribute("alt") ?? part.getAttribute("weights") ?? part.textContent.trimEnd())
     .join("\n");
 
 // ---------- a cell ----------
@@ -248,6 +270,9 @@ class Cell {
     } finally {
       this.running(false);
     }
+    // What scrolls is a stop of the Tab key, as it is elsewhere on the page.
+    for (const pre of this.live?.querySelectorAll("pre") ?? [])
+      if (pre.scrollWidth > pre.clientWidth || pre.scrollHeight > pre.clientHeight) pre.tabIndex = 0;
     this.life = python.lives;
     this.say(this.ending(end));
     return end;

@@ -125,7 +125,8 @@ async function load({ pyodide, site, version }) {
     request.open("GET", `${site}${name}.zip${version}`, false);
     request.responseType = "arraybuffer";
     request.send();
-    return new Uint8Array(request.response);
+    if (request.status >= 400) throw new Error(`${name} cannot be loaded`);
+    return python.toPy(new Uint8Array(request.response));
   };
   const later = Object.keys(lock.site).map((name) => name.replace(".zip", "")).filter((name) => name !== "book");
   sys.meta_path.insert(0, module.Later(place, python.toPy(later), fetchNow));
