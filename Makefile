@@ -33,8 +33,8 @@ test: ## check everything: style, unit tests, book, notebooks, pages (under 15 m
 	@sh tools/setup_env.sh test 8
 	@$(VENV_PYTHON) tools/check.py test
 
-test-more: ## the slower checks: other CPU kernels, more cases, storing and building twice
-	@sh tools/setup_env.sh test 9
+test-more: ## the slower checks: other CPU kernels, more cases, chapters run in a browser, storing and building twice
+	@sh tools/setup_env.sh test 10
 	@$(VENV_PYTHON) tools/check.py test-more
 
 test-oldest: ## the tests, notebooks and book at the lowest versions that pyproject.toml admits

@@ -45,6 +45,8 @@ NOTEBOOKS = [
     "--nbval-current-env",
 ]
 NOTEBOOKS += ["--nbval-cell-timeout=300"]
+LIVE = ["-m", "pip", "install", "-q", "--disable-pip-version-check"]
+LIVE += ["--no-deps", "--require-hashes", "-r", "requirements-live.txt"]
 CODE = [
     "src",
     "tests",
@@ -53,6 +55,7 @@ CODE = [
     "experiments",
     "notebooks",
     "book/_ext",
+    "book/_live",
     "conftest.py",
 ]
 COPIED = [
@@ -211,6 +214,7 @@ def test_more() -> list[Check]:
         cpu = []
     more = {"HYPOTHESIS_PROFILE": "more"}
     return [
+        Check("a Pyodide to run chapters on", [LIVE]),
         Check("book", [["tools/build_book.py"]]),
         Check("unit tests, more cases", [UNITS], more),
         Check(

@@ -3,7 +3,7 @@
 * MathJax comes out of the installed wheel ``sphinx-mathjax-offline``. As an extension that wheel would copy
   24 MB; the book uses one bundle, one set of fonts and the hidden MathML for screen readers: 1.7 MB.
 * ``sphinx-thebe``, which Jupyter Book always loads, announces a script on a content network and a server to
-  run code on. No page here runs code in the reader's browser, so both go.
+  run code on. What runs code in a reader's browser here is of the book's own (``live.py``), so both go.
 * The theme loads a 1.5 MB script that draws icons which its web fonts already draw. It goes too.
 * The theme's ``theme.css`` imports ``../basic.css``. A tool that copies the rules into the page, as checkers of
   accessibility do, then asks for that file beside the page, where there is none. The rules are put in its place,

@@ -70,9 +70,9 @@ class Files(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def served(folder, prefix: str = "/"):
+def served(folder, prefix: str = "/", files: type[Files] = Files):
     """The address at which a folder is served, for the length of a ``with``."""
-    handler = functools.partial(Files, directory=str(folder), prefix=prefix)
+    handler = functools.partial(files, directory=str(folder), prefix=prefix)
     with Server(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
