@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.extension_support import extension
 from tests.pages.browser_faults import (
     PHONE,
     VIEWS,
@@ -124,8 +125,8 @@ FAULTS = {
 
 
 @pytest.fixture
-def small(site, tmp_path):
-    (tmp_path / "mathjax").symlink_to(site / "_static" / "mathjax")
+def small(tmp_path):
+    extension("offline_assets").copy_mathjax(tmp_path)
     with served(tmp_path) as address:
 
         def write(fault):
