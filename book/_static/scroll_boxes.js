@@ -27,18 +27,40 @@
     update(formula, !fits);
   };
 
+  // Measuring makes the browser lay out what it measures, so it is done section by section, while there is nothing else
+  // to do, and again when the width has changed.
+  const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 30));
+  let round = 0;
+
+  const look = (parts) => {
+    const mine = ++round;
+    const next = (at) => {
+      if (mine !== round || at === parts.length) return;
+      for (const formula of parts[at]) {
+        if (formula.getAttribute("display") === "true") update(formula);
+        else updateInline(formula);
+      }
+      idle(() => next(at + 1));
+    };
+    idle(() => next(0));
+  };
+
   const start = () => {
     const article = document.querySelector("article");
     const formulas = [...document.querySelectorAll("mjx-container")];
     if (!article || !formulas.length) return;
-    const display = formulas.filter((formula) => formula.getAttribute("display") === "true");
-    const inline = formulas.filter((formula) => !display.includes(formula));
-    const look = () => {
-      display.forEach((box) => update(box));
-      inline.forEach(updateInline);
-    };
-    new ResizeObserver(look).observe(article);
-    look();
+    const sections = new Map();
+    for (const formula of formulas) {
+      const section = formula.closest("section");
+      sections.set(section, [...(sections.get(section) ?? []), formula]);
+    }
+    const parts = [...sections.values()];
+    let width = 0;
+    new ResizeObserver(() => {
+      if (article.clientWidth === width) return;
+      width = article.clientWidth;
+      look(parts);
+    }).observe(article);
   };
 
   window.addEventListener("load", () => {

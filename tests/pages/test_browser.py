@@ -46,6 +46,11 @@ def test_the_site_works_below_a_prefix(chromium, site):
         )
 
 
+# Every display that hides a part is a stop, and no other.
+LOOKED_AT = """() => [...document.querySelectorAll("mjx-container[display='true']")].every((box) =>
+    (box.scrollWidth > box.clientWidth) === (box.tabIndex === 0))"""
+
+
 def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
     hidden = 0
     for name in (CHAPTERS[1], CHAPTERS[4]):
@@ -53,7 +58,7 @@ def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
             page,
             _,
         ):
-            page.wait_for_timeout(100)
+            page.wait_for_function(LOOKED_AT)  # in pauses of the browser
             boxes = page.evaluate(
                 """() => [...document.querySelectorAll("mjx-container[display='true']")].map((box) =>
                 [box.scrollWidth > box.clientWidth, box.tabIndex, box.getAttribute("aria-label") ?? ""])"""
