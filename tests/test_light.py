@@ -18,9 +18,7 @@ from tests.extension_support import ROOT, extension
 PAGES = extension("light_pages")
 STYLES = extension("light_styles")
 STEPS = (
-    "light_scripts",
-    "light_images",
-    "light_sections",
+    *PAGES.STEPS,
     "light_styles",
     "light_fonts",
 )
@@ -90,6 +88,16 @@ def test_a_script_is_there_where_it_is_needed(body, needed):
     }
     if "design-tabs.js" in needed:
         assert 'data-sd-tabs-storage-prefix="a"' in page
+
+
+def test_light_or_dark_is_decided_before_anything_is_drawn():
+    page = f'<html lang="en" data-theme="auto"><script>\n    {PAGES.CHOICE}\n</script><body data-default-mode="auto">'
+    light = PAGES.with_light_theme(page)
+    assert light.startswith('<html lang="en" data-theme="light">')
+    assert light.index(PAGES.CHOICE) < light.index(PAGES.DECISION)
+    assert light.index(PAGES.DECISION) < light.index("</script>")
+    assert light.endswith('<body data-default-mode="auto">')
+    assert PAGES.with_light_theme(light) == light
 
 
 def test_pictures_but_the_first_wait():
@@ -185,13 +193,14 @@ def site(tmp_path):
         "utf8",
     )
     (static / "documentation_options.js").write_text(OPTIONS, "utf8")
+    (static / "mathjax/tex-chtml-full.js").unlink()
     head = (
         '<meta charset="utf-8"><link rel="stylesheet" href="{0}_static/styles/theme.css?digest=1" />\n'
         '<link rel="stylesheet" type="text/css" href="{0}_static/mathjax/formulas.css?v=1" />\n'
         + SCRIPTS
     )
     body = (
-        '<article class="bd-article"><section><h1>A</h1><section><i class="fa-solid fa-moon"></i><mjx-container>'
+        '<article class="bd-article"><section><h1>A</h1><section><i class="fa-solid fa-moon"></i><img><img><mjx-container>'
         '<mjx-c class="mjx-c51"></mjx-c>'
         "</mjx-container></section></section></article>"
     )
@@ -199,7 +208,7 @@ def site(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(
-            f"<html><head>{head.format(root)}</head><body>{body}</body></html>",
+            f'<html data-theme="auto"><head>{head.format(root)}</head><body>{body}</body></html>',
             "utf8",
         )
 
@@ -271,6 +280,15 @@ def test_the_same_letters_give_the_same_font(tmp_path, monkeypatch):
     assert letters(tmp_path / "font.woff") >= {0xF186, 0xF185}
 
 
+def test_where_mathjax_runs_in_the_browser_its_fonts_stay_whole(
+    site, tmp_path
+):
+    script = tmp_path / "_static/mathjax/tex-chtml-full.js"
+    script.write_text("", "utf8")
+    fonts = site() / "_static/mathjax/output/chtml/fonts/woff-v2"
+    assert ord("W") in letters(fonts / "MathJax_Main-Regular.woff")
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_each_step_can_be_switched_off(step, site):
     assert step not in CONFIG["sphinx"]["config"]  # on, unless one says so
@@ -285,9 +303,9 @@ def test_each_step_can_be_switched_off(step, site):
         ),
         "light_styles": "_static/light/" in page,
         "light_fonts": not [*out.rglob("fa-*.ttf")],
-        "light_images": True,
+        "light_theme": 'data-theme="light"' in page,
     }
     off = {step, "light_fonts"} if step == "light_styles" else {step}
     for name, is_done in done.items():
-        if name != "light_images":
-            assert is_done == (name not in off), name
+        assert is_done == (name not in off), name
+    assert ('loading="lazy"' in page) == (step != "light_images")

@@ -5,6 +5,9 @@ listings, open solutions or change tabs where there is something to copy, open o
 all of them on every page, before the text.) The settings that inline scripts look for stand in the page, since a file would
 come too late for them.
 
+``light_theme``: light or dark is decided before anything is drawn. (The theme decides once the page is there, and then the text
+gets another size, so everything moves.) Without scripts a page is light.
+
 ``light_images``: all pictures but the first wait until the reader comes near. They have a size, so nothing moves when they
 come, and browsers fetch all of them before they print.
 
@@ -39,6 +42,13 @@ NEEDED_BY = {
     "symbol_hints.js": re.compile(r'class="symbol-hint"'),
     "scroll_boxes.js": re.compile(r'class="(?:[^"]*\s)?math[\s"]'),
 }
+AUTO = 'data-theme="auto"'
+# The theme's own line, then what it would do later.
+CHOICE = 'document.documentElement.dataset.theme = localStorage.getItem("theme") || "auto";'
+DECISION = (
+    'if (document.documentElement.dataset.theme === "auto") document.documentElement.dataset.theme = '
+    'matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";'
+)
 IMAGE = re.compile(r"<img\b(?![^>]*\bloading=)")
 # A section that was never laid out is taken to be as high as one screen; then its own height is remembered. On paper
 # everything is laid out.
@@ -51,6 +61,7 @@ SECTIONS = """@media screen {
 }
 """
 STYLE = "_static/sections.css"
+STEPS = ("light_scripts", "light_theme", "light_images", "light_sections")
 
 
 def name_of(address: str) -> str:
@@ -74,6 +85,13 @@ def with_light_scripts(page: str, options: str) -> str:
         )
 
     return SCRIPT.sub(light, PRELOADED.sub("", page))
+
+
+def with_light_theme(page: str) -> str:
+    if AUTO not in page:
+        return page
+    page = page.replace(AUTO, 'data-theme="light"', 1)
+    return page.replace(CHOICE, f"{CHOICE}\n    {DECISION}", 1)
 
 
 def with_light_images(page: str) -> str:
@@ -121,6 +139,8 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
         page = before = path.read_text("utf8")
         if config.light_scripts:
             page = with_light_scripts(page, options)
+        if config.light_theme:
+            page = with_light_theme(page)
         if config.light_images:
             page = with_light_images(page)
         if config.light_sections:
@@ -130,7 +150,7 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, object]:
-    for step in ("light_scripts", "light_images", "light_sections"):
+    for step in STEPS:
         app.add_config_value(step, True, "")
     # After set_formulas.py, which takes scripts away.
     app.connect("build-finished", finish, priority=700)

@@ -270,9 +270,11 @@ def cut_fonts(static: Path, sheets: list[Path]) -> None:
     """Cut the fonts of icons and formulas, and let the style sheets ask for those."""
     css = {sheet: sheet.read_text("utf8") for sheet in sheets}
     letters = drawn(css.values())
-    for font in sorted(static.glob(f"{MATHJAX_FONTS}*.woff")):
-        if font.stem != "MathJax_Zero":  # it has no letters at all
-            cut(font, letters, font)
+    # Where formulas are left to the browser, MathJax may draw any letter.
+    if not (static / "mathjax" / "tex-chtml-full.js").is_file():
+        for font in sorted(static.glob(f"{MATHJAX_FONTS}*.woff")):
+            if font.stem != "MathJax_Zero":  # it has no letters at all
+                cut(font, letters, font)
     icons = static / "vendor" / "fontawesome" / "webfonts"
     for font in sorted(icons.glob("*.ttf")):
         cut(font, letters, font.with_suffix(".woff"))
