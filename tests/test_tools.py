@@ -697,6 +697,18 @@ def test_broken_book_fails_each_time_and_names_the_page(tmp_path):
     assert "built in" in build().stdout
 
 
+def test_what_an_extension_says_about_the_pages_is_shown(tmp_path, capsys):
+    log = tmp_path / "build.log"
+    log.write_text("reading\nformulas: 2 set\nlight: 3 KiB\nfonts\n")
+    build_book.show_notes(log)
+    said = capsys.readouterr().out.split("\n")
+    assert [line.strip() for line in said] == [
+        "formulas: 2 set",
+        "light: 3 KiB",
+        "",
+    ]
+
+
 def test_server_takes_the_next_free_port_and_answers_on_this_machine_only(
     tmp_path,
 ):

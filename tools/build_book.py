@@ -25,6 +25,8 @@ from home import HomeError, find
 ROOT = Path(__file__).resolve().parents[1]
 # What the tests wrote down: the pages show it.
 RECORD = "_build/evidence.json"
+# How the lines begin that whoever builds is to see.
+NOTES = ("formulas: ", "light: ")
 COMMAND = (
     "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
 )
@@ -88,6 +90,13 @@ def show_failure(log: Path) -> None:
     )
 
 
+def show_notes(log: Path) -> None:
+    """Print what an extension of the book says about the pages, such as how many formulas were set."""
+    for line in log.read_text("utf-8", "replace").splitlines():
+        if line.startswith(NOTES):
+            print(f"       {line}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description="Build the pages of the book."
@@ -133,6 +142,7 @@ def main() -> int:
             return 1
         stamp.write_text(good[0], encoding="utf-8")
         print(f"       built in {time.monotonic() - start:.0f} s")
+        show_notes(log)
     print(
         f"Open {index.relative_to(ROOT)} in a browser, or run `make serve`."
     )

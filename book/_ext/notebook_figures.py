@@ -5,9 +5,6 @@ output, sizes in CSS pixels. MyST-NB passes on the size as a style and drops the
 an ``<img>`` with all three as attributes, so that the page does not jump while it loads, and the text
 alternative stands under the figure as well, closed, for whoever would rather read than look.
 
-Pictures far down wait until the page itself is there; then they load too, so that printing, or reading on with no
-connection, finds them.
-
 A picture without a text alternative, or without a size, is a warning that names notebook and cell.
 """
 

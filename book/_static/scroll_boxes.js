@@ -39,26 +39,51 @@
     update(formula, !fitting);
   };
 
+  const fitAll = (formulas) => {
+    const display = formulas.filter((formula) => formula.getAttribute("display") === "true");
+    const inline = formulas.filter((formula) => !display.includes(formula));
+    // All are measured as they are meant to be before one is changed: cells of a table make room for each other, and
+    // asking by turns would lay the page out for each.
+    display.forEach(asSet);
+    inline.forEach((formula) => formula.classList.remove("too-wide"));
+    const shares = display.map((box) => box.clientWidth / box.scrollWidth);
+    const fitting = inline.map(fits);
+    display.forEach((box, n) => fit(box, shares[n]));
+    display.forEach((box) => update(box));
+    inline.forEach((formula, n) => updateInline(formula, fitting[n]));
+  };
+
+  // Measuring makes the browser lay out what it measures, so it is done section by section, while there is nothing else
+  // to do, and again when the width has changed.
+  const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 30));
+  let round = 0;
+
+  const look = (parts) => {
+    const mine = ++round;
+    const next = (at) => {
+      if (mine !== round || at === parts.length) return;
+      fitAll(parts[at]);
+      idle(() => next(at + 1));
+    };
+    idle(() => next(0));
+  };
+
   const start = () => {
     const article = document.querySelector("article");
     const formulas = [...document.querySelectorAll("mjx-container")];
     if (!article || !formulas.length) return;
-    const display = formulas.filter((formula) => formula.getAttribute("display") === "true");
-    const inline = formulas.filter((formula) => !display.includes(formula));
-    const look = () => {
-      // All are measured as they are meant to be before one is changed: cells of a table make room for each other, and
-      // asking by turns would lay the page out for each.
-      display.forEach(asSet);
-      inline.forEach((formula) => formula.classList.remove("too-wide"));
-      const shares = display.map((box) => box.clientWidth / box.scrollWidth);
-      const fitting = inline.map(fits);
-      display.forEach((box, n) => fit(box, shares[n]));
-      display.forEach((box) => update(box));
-      inline.forEach((formula, n) => updateInline(formula, fitting[n]));
-    };
-    // In the next frame: what is set smaller changes the height of the article, which is watched.
-    new ResizeObserver(() => requestAnimationFrame(look)).observe(article);
-    look();
+    const sections = new Map();
+    for (const formula of formulas) {
+      const section = formula.closest("section");
+      sections.set(section, [...(sections.get(section) ?? []), formula]);
+    }
+    const parts = [...sections.values()];
+    let width = 0;
+    new ResizeObserver(() => {
+      if (article.clientWidth === width) return;
+      width = article.clientWidth;
+      look(parts);
+    }).observe(article);
   };
 
   window.addEventListener("load", () => {

@@ -8,6 +8,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from attention_in_detail.figures.style import DARK_GROUND
+from tests.extension_support import extension
 from tests.pages.browser_faults import (
     PHONE,
     VIEWS,
@@ -83,6 +84,11 @@ def test_the_ways_out_of_a_chapter_are_named(chromium, site):
             assert min(box["width"], box["height"]) >= 24
 
 
+# Every display that hides a part is a stop, and no other.
+LOOKED_AT = """() => [...document.querySelectorAll("mjx-container[display='true']")].every((box) =>
+    (box.scrollWidth > box.clientWidth) === (box.tabIndex === 0))"""
+
+
 def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
     hidden = 0
     for name in (CHAPTERS[1], CHAPTERS[4]):
@@ -90,7 +96,7 @@ def test_a_formula_that_hides_a_part_can_be_reached(chromium, home):
             page,
             _,
         ):
-            page.wait_for_timeout(100)
+            page.wait_for_function(LOOKED_AT)  # in pauses of the browser
             boxes = page.evaluate(
                 """() => [...document.querySelectorAll("mjx-container[display='true']")].map((box) =>
                 [box.scrollWidth > box.clientWidth, box.tabIndex, box.getAttribute("aria-label") ?? ""])"""
@@ -191,8 +197,8 @@ FAULTS = {
 
 
 @pytest.fixture
-def small(site, tmp_path):
-    (tmp_path / "mathjax").symlink_to(site / "_static" / "mathjax")
+def small(tmp_path):
+    extension("offline_assets").copy_mathjax(tmp_path)
     with served(tmp_path) as address:
 
         def write(fault):
