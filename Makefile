@@ -1,7 +1,7 @@
 # Attention in Detail. `make` lists what can be made.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book serve test test-more test-oldest test-newest notebooks bench experiments again mutants clean
+.PHONY: help book pdf epub serve test test-more test-oldest test-newest notebooks bench experiments again mutants clean
 
 VENV_PYTHON := .venv/bin/python
 # How many processes the tests may use.
@@ -23,6 +23,14 @@ help: ## list what can be made
 book: ## build the pages into _build/html (for publishing: make test, then make book STRICT=1)
 	@sh tools/setup_env.sh book 3
 	@$(VENV_PYTHON) tools/build_book.py --step 3/3 $(if $(STRICT),--strict)
+
+pdf: ## build the book as a PDF, _build/pdf/attention-in-detail.pdf (needs XeLaTeX; some minutes)
+	@sh tools/setup_env.sh book 3
+	@$(VENV_PYTHON) tools/build_paper.py pdf --step 3/3
+
+epub: ## build the book as an ePub, _build/epub/attention-in-detail.epub (needs Node.js)
+	@sh tools/setup_env.sh book 3
+	@$(VENV_PYTHON) tools/build_paper.py epub --step 3/3
 
 serve: ## build the pages and show them at http://localhost:8000 (or the next free port)
 	@sh tools/setup_env.sh book 4

@@ -42,7 +42,20 @@ def state(root: Path) -> str:
     return f"{of_pages(root)} {of_claims(root)} {digests}"
 
 
-def build(root: Path, log: Path, strict: bool) -> int:
+def book_files(root: Path, now: str) -> list[str]:
+    """The forms in which the book was built as one file from the state `now`."""
+    return [
+        form
+        for form in ("pdf", "epub")
+        if (
+            root / "_build" / form / f"attention-in-detail.{form}"
+        ).is_file()
+        and (stamp := root / "_build" / form / ".built-from").is_file()
+        and stamp.read_text(encoding="utf-8") == now
+    ]
+
+
+def build(root: Path, log: Path, strict: bool, forms: list[str]) -> int:
     """Build from the start; return the exit status."""
     for made in (".doctrees", "html", "jupyter_execute"):
         shutil.rmtree(root / "_build" / made, ignore_errors=True)
@@ -61,20 +74,29 @@ def build(root: Path, log: Path, strict: bool) -> int:
                 # So that the Evidence page can say whether the record is of this code.
                 "EVIDENCE_CODE": of_claims(root),
                 "EVIDENCE_STRICT": "1" if strict else "",
+                # The front page has links to them.
+                "BOOK_FILES": " ".join(forms),
             },
         ).returncode
 
 
-def show_failure(log: Path) -> None:
-    """Print the warnings of the build, or its last lines when it has none."""
+def lines_of(log: Path) -> list[str]:
+    """The lines of a log, without colours and with paths below this folder."""
     text = log.read_text(encoding="utf-8", errors="replace").replace(
         f"{ROOT}/", ""
     )
-    lines = re.sub(
-        "\x1b\\[[0-9;]*m", "", text
-    ).splitlines()  # without the colours
+    return re.sub("\x1b\\[[0-9;]*m", "", text).splitlines()
+
+
+def warnings_in(lines: list[str]) -> list[str]:
     words = ("WARNING", "ERROR", "CRITICAL")
-    told = [line for line in lines if any(word in line for word in words)]
+    return [line for line in lines if any(word in line for word in words)]
+
+
+def show_failure(log: Path) -> None:
+    """Print the warnings of the build, or its last lines when it has none."""
+    lines = lines_of(log)
+    told = warnings_in(lines)
     print("\n".join(told[:25] or lines[-25:]), file=sys.stderr)
     if len(told) > 25:
         print(f"... and {len(told) - 25} more", file=sys.stderr)
@@ -125,6 +147,8 @@ def main() -> int:
     except HomeError as error:
         print(f"make: the book was not built: {error}", file=sys.stderr)
         return 1
+    forms = book_files(ROOT, now)
+    now = " ".join([now, *forms])
     last = stamp.read_text(encoding="utf-8") if stamp.is_file() else ""
     # What was built strictly is the same pages.
     good = [f"{now} strict"] if options.strict else [now, f"{now} strict"]
@@ -137,7 +161,10 @@ def main() -> int:
         )
         stamp.unlink(missing_ok=True)
         start, log = time.monotonic(), ROOT / "_build/build.log"
-        if build(ROOT, log, options.strict) != 0 or not index.is_file():
+        if (
+            build(ROOT, log, options.strict, forms) != 0
+            or not index.is_file()
+        ):
             show_failure(log)
             return 1
         stamp.write_text(good[0], encoding="utf-8")

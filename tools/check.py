@@ -78,6 +78,9 @@ COPIED += [
     "CITATION.cff",
     "LICENSE*",
 ]
+# The book as one file, which the front page links to where it is there.
+COPIED += ["_build/pdf/*.pdf", "_build/epub/*.epub"]
+COPIED += ["_build/pdf/.built-from", "_build/epub/.built-from"]
 
 
 @dataclass(frozen=True)

@@ -201,10 +201,17 @@ def tests_of(app: Sphinx) -> dict[str, Test]:
     return read_tests(Path(app.confdir) / "tests")
 
 
+def has_pages(app: Sphinx) -> bool:
+    """Whether the tests have pages: those of the site have, a book to be printed or carried has none."""
+    return app.builder.format == "html" and app.builder.name != "epub"
+
+
 def link(
     app: Sphinx, docname: str, test: Test, text: str
-) -> nodes.reference:
-    """A link from a page to a test. Whoever makes one also calls `keep`."""
+) -> nodes.reference | nodes.emphasis:
+    """A link from a page to a test, or its name where there is no page. Whoever makes one also calls `keep`."""
+    if not has_pages(app):
+        return nodes.emphasis("", text)
     uri = f"{app.builder.get_relative_uri(docname, test.page)}#{test.name}"
     return nodes.reference(
         "", text, refuri=uri, internal=True, classes=["test"]
@@ -251,10 +258,7 @@ def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for node in list(doctree.findall(TestLink)):
         test = tests_of(app)[node["key"]]
-        if app.builder.format == "html":
-            node.replace_self(link(app, docname, test, node.astext()))
-        else:
-            node.replace_self(nodes.emphasis("", node.astext()))
+        node.replace_self(link(app, docname, test, node.astext()))
 
 
 def breakable(name: str) -> str:
@@ -293,7 +297,7 @@ def listing(highlighted: str, tests: list[Test]) -> str:
 
 
 def collect(app: Sphinx) -> Iterator[tuple[str, dict[str, object], str]]:
-    if app.builder.format != "html":
+    if not has_pages(app):
         return
     by_file: dict[str, list[Test]] = {}
     for test in tests_of(app).values():
