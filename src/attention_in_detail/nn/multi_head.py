@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.nn import functional as F
 
 from attention_in_detail._arrays import (
@@ -399,7 +400,7 @@ def _attention_with_weights(
     return narrowed(heads, v.dtype), narrowed(weights, q.dtype)
 
 
-class _SoftmaxInPlace(torch.autograd.Function):
+class _SoftmaxInPlace(Function):
     """The softmax along the keys, written over the scores: an array of (T, S) less to ask the system for."""
 
     @staticmethod
