@@ -809,6 +809,19 @@ def test_what_a_preview_shows_cannot_break_out_of_its_place():
     assert found.preview("T", "", "B", "", "").count("<meta") == 4
 
 
+def test_a_book_in_another_form_has_no_previews_and_no_lost_page(tmp_path):
+    app = types.SimpleNamespace(
+        builder=types.SimpleNamespace(name="epub", format="html"),
+        outdir=tmp_path,
+    )
+    context = {"title": "A page"}
+    found.say(app, "page", "page.html", context, None)
+    assert context == {"title": "A page"}
+    assert list(found.lost(app)) == []
+    found.finish(app, None)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_card_is_as_large_as_previews_want_it_and_no_larger():
     path = ROOT / "book" / found.PICTURE
     with Image.open(path) as card:

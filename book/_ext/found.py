@@ -56,6 +56,11 @@ def told(metatags: str) -> str:
     return unescape(found[1]) if found else ""
 
 
+def of_the_site(app: Sphinx) -> bool:
+    """Whether pages of the site are made; those of an ePub are passed on by no one and stand at no address."""
+    return app.builder.name == "html"
+
+
 def preview(
     title: str, description: str, book: str, site: str, address: str
 ) -> str:
@@ -91,6 +96,8 @@ def preview(
 def say(
     app: Sphinx, page: str, template: str, context: dict, doctree: object
 ) -> None:
+    if not of_the_site(app):
+        return
     title = plain(str(context.get("title") or app.config.project))
     if title == context.get("docstitle"):
         # The front page has the book's own name; its title says it once. The logo asks for it too.
@@ -111,7 +118,7 @@ def say(
 
 def lost(app: Sphinx):
     """The page for what is not there."""
-    if app.builder.format != "html":
+    if not of_the_site(app):
         return
     target = app.builder.get_target_uri
     body = LOST_PAGE.format(
@@ -133,7 +140,7 @@ def site_map(addresses: list[str]) -> str:
 
 
 def finish(app: Sphinx, failure: Exception | None) -> None:
-    if failure is not None or app.builder.format != "html":
+    if failure is not None or not of_the_site(app):
         return
     out, site = Path(app.outdir), app.home.url
     page = out / f"{LOST}.html"
