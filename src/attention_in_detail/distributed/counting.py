@@ -62,7 +62,7 @@ class Traffic:
 
     @property
     def sent(self) -> int:
-        """Bytes that leave the rank, where sums are made in a ring: 2 (n − 1)/n of what is summed, rounded up."""
+        """How many bytes leave the rank. Sums are made in a ring, which sends 2 (n − 1)/n of what is summed, rounded up."""
         return (
             self.passed
             - (-2 * (self.ranks - 1) * self.summed) // self.ranks

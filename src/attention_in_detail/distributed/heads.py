@@ -129,7 +129,7 @@ class HeadsOverRanks(torch.nn.Module):
         gradient of each input on the way back.
 
         Args:
-            queries: as in :meth:`attention_in_detail.nn.MultiHeadAttention.forward`,
+            queries: as in :class:`attention_in_detail.nn.MultiHeadAttention`,
                 whole on every rank.
             keys: likewise.
             values: likewise.

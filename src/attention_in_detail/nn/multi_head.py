@@ -442,10 +442,6 @@ def _fused_attention(
     causal: bool,
 ) -> Float[Tensor, "*batch T D_h"]:
     """Compute attention by torch's own kernels, with the package's rules for what is shut."""
-    # Where all scores of a query are NaN, the kernel for CPUs gives 0 if the keys fill no
-    # register, but NaN if it has a mask (torch 2.13).
-    if is_open is None and k.shape[-2] < FEW_KEYS:
-        is_open = torch.tensor([[True]], device=q.device)
     lead = () if is_open is None else is_open.shape[:-2]
     batch = torch.broadcast_shapes(
         q.shape[:-2], k.shape[:-2], v.shape[:-2], lead
@@ -453,8 +449,17 @@ def _fused_attention(
     # The kernels do not broadcast batch axes in every case.
     q, k, v = (x.expand(*batch, *x.shape[-2:]) for x in (q, k, v))
     if is_open is None:
+        # Where all scores of a query are NaN, the kernel for CPUs gives 0 if the keys fill
+        # no register, but NaN if it has a mask (torch 2.13).
+        few = k.shape[-2] < FEW_KEYS
+        all_open = torch.tensor([[True]], device=q.device) if few else None
         return F.scaled_dot_product_attention(
-            q, k, v, dropout_p=dropout, is_causal=causal
+            q,
+            k,
+            v,
+            attn_mask=all_open,
+            dropout_p=dropout,
+            is_causal=causal,
         )
     # What the kernels do with a row that may attend to nothing differs (0, NaN, or NaN in
     # the gradient alone): such a row is opened for them, and its output set to 0
