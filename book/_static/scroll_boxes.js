@@ -1,65 +1,57 @@
 // Formulas that hide a part of themselves become stops of the Tab key, with a name; the others stay out of its way.
-// (The theme does the same for tables and listings.)
+// (The theme does the same for tables and listings.) Only those near the reader are looked at: to measure one that is far
+// away, the browser would have to lay out the page up to there.
 (() => {
   "use strict";
   const NAME = "Formula, scrolls sideways";
+  const isDisplay = (formula) => formula.getAttribute("display") === "true";
 
-  const update = (box, scrolls = true) => {
-    if (scrolls && box.scrollWidth > box.clientWidth) {
-      box.tabIndex = 0;
-      box.setAttribute("role", "group");
-      box.setAttribute("aria-label", NAME);
-    } else if (box.getAttribute("aria-label") === NAME) {
-      box.removeAttribute("tabindex");
-      box.removeAttribute("role");
-      box.removeAttribute("aria-label");
+  // A formula in a line cannot scroll without changing the line, so only one that does not fit becomes a box.
+  const hides = (formula) => {
+    if (isDisplay(formula)) return formula.scrollWidth > formula.clientWidth;
+    const block = formula.closest("p, li, dd, dt, td, th, figcaption, div");
+    const set = formula.querySelector("mjx-math");
+    return Boolean(block && set) && set.getBoundingClientRect().width > block.clientWidth;
+  };
+
+  const mark = (formula, scrolls) => {
+    if (scrolls === (formula.getAttribute("aria-label") === NAME)) return;
+    if (!isDisplay(formula)) formula.classList.toggle("too-wide", scrolls);
+    if (scrolls) {
+      formula.tabIndex = 0;
+      formula.setAttribute("role", "group");
+      formula.setAttribute("aria-label", NAME);
+    } else {
+      formula.removeAttribute("tabindex");
+      formula.removeAttribute("role");
+      formula.removeAttribute("aria-label");
     }
   };
 
-  // A formula in a line cannot scroll without changing the line, so only one that does not fit becomes a box.
-  const updateInline = (formula) => {
-    formula.classList.remove("too-wide");
-    const block = formula.closest("p, li, dd, dt, td, th, figcaption, div");
-    const set = formula.querySelector("mjx-math");
-    const fits = !block || !set || set.getBoundingClientRect().width <= block.clientWidth;
-    formula.classList.toggle("too-wide", !fits);
-    // A box in a line has no width of its own to compare, so the ones that fit are never asked.
-    update(formula, !fits);
-  };
-
-  // Measuring makes the browser lay out what it measures, so it is done section by section, while there is nothing else
-  // to do, and again when the width has changed.
-  const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 30));
-  let round = 0;
-
-  const look = (parts) => {
-    const mine = ++round;
-    const next = (at) => {
-      if (mine !== round || at === parts.length) return;
-      for (const formula of parts[at]) {
-        if (formula.getAttribute("display") === "true") update(formula);
-        else updateInline(formula);
-      }
-      idle(() => next(at + 1));
-    };
-    idle(() => next(0));
-  };
+  // First all is measured, then all is written, or the page would be laid out for each formula.
+  const look = (formulas) => formulas.map((one) => [one, hides(one)]).forEach(([one, scrolls]) => mark(one, scrolls));
 
   const start = () => {
     const article = document.querySelector("article");
-    const formulas = [...document.querySelectorAll("mjx-container")];
+    const formulas = document.querySelectorAll("mjx-container");
     if (!article || !formulas.length) return;
-    const sections = new Map();
-    for (const formula of formulas) {
-      const section = formula.closest("section");
-      sections.set(section, [...(sections.get(section) ?? []), formula]);
-    }
-    const parts = [...sections.values()];
-    let width = 0;
+    const near = new Set();
+    const watch = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries) {
+          if (isIntersecting) near.add(target);
+          else near.delete(target);
+        }
+        look(entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target));
+      },
+      { rootMargin: "100% 0px" },
+    );
+    formulas.forEach((formula) => watch.observe(formula));
+    let width = article.clientWidth;
     new ResizeObserver(() => {
       if (article.clientWidth === width) return;
       width = article.clientWidth;
-      look(parts);
+      look([...near]);
     }).observe(article);
   };
 
