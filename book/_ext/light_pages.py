@@ -6,7 +6,8 @@ all of them on every page, before the text.) The settings that inline scripts lo
 come too late for them.
 
 The theme makes tables and listings stops of the Tab key where they scroll; to know which, it measures all of them at once,
-and the browser lays out the whole page. It is made to measure each when the reader comes near.
+and the browser lays out the whole page. It is made to measure each when the reader comes near, and to take it for
+one that scrolls until then.
 
 ``light_theme``: light or dark is decided before anything is drawn. (The theme decides once the page is there, and then the text
 gets another size, so everything moves.) Without scripts a page is light.
@@ -95,7 +96,7 @@ def with_light_scripts(page: str, options: str) -> str:
 def patient(script: str) -> str:
     """The theme's script, if it has the line that is known; another version stays as it is."""
     late = (
-        "{new IntersectionObserver((n,o)=>{if(n.some(n=>n.isIntersecting)){o.disconnect();"
+        "{e.tabIndex=0;new IntersectionObserver((n,o)=>{if(n.some(n=>n.isIntersecting)){o.disconnect();"
         + MEASURED[1:-1]
         + '}},{rootMargin:"100% 0px"}).observe(e)}'
     )

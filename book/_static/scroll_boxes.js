@@ -46,7 +46,10 @@
       },
       { rootMargin: "100% 0px" },
     );
-    formulas.forEach((formula) => watch.observe(formula));
+    formulas.forEach((formula) => {
+      if (isDisplay(formula)) mark(formula, true); // until it is known: none may be out of reach
+      watch.observe(formula);
+    });
     let width = article.clientWidth;
     new ResizeObserver(() => {
       if (article.clientWidth === width) return;
