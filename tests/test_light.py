@@ -90,6 +90,19 @@ def test_a_script_is_there_where_it_is_needed(body, needed):
         assert 'data-sd-tabs-storage-prefix="a"' in page
 
 
+def test_the_theme_measures_boxes_when_the_reader_is_near():
+    [script] = Path(pydata_sphinx_theme.__file__).parent.rglob(
+        "static/scripts/pydata-sphinx-theme.js"
+    )
+    before = script.read_text("utf8")
+    assert before.count(PAGES.MEASURED) == 1
+    after = PAGES.patient(before)
+    assert PAGES.MEASURED not in after
+    assert f"o.disconnect();{PAGES.MEASURED[1:-1]}}}" in after
+    assert PAGES.patient(after) == after
+    assert PAGES.patient("another()") == "another()"
+
+
 def test_light_or_dark_is_decided_before_anything_is_drawn():
     page = f'<html lang="en" data-theme="auto"><script>\n    {PAGES.CHOICE}\n</script><body data-default-mode="auto">'
     light = PAGES.with_light_theme(page)

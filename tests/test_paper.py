@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 import xml.etree.ElementTree as ET
+import zipfile
 from pathlib import Path
 
 import pytest

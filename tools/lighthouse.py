@@ -38,7 +38,7 @@ TIMES = {
 }
 PAGES = [
     "book/index.html",
-    "notebooks/02_attention.html",
+    "notebooks/22_routing.html",
     "notebooks/05_multi_head.html",
     "notebooks/14_end_to_end.html",
 ]

@@ -5,6 +5,10 @@ listings, open solutions or change tabs where there is something to copy, open o
 all of them on every page, before the text.) The settings that inline scripts look for stand in the page, since a file would
 come too late for them.
 
+The theme makes tables and listings stops of the Tab key where they scroll; to know which, it measures all of them at once,
+and the browser lays out the whole page. It is made to measure each when the reader comes near, and to take it for
+one that scrolls until then.
+
 ``light_theme``: light or dark is decided before anything is drawn. (The theme decides once the page is there, and then the text
 gets another size, so everything moves.) Without scripts a page is light.
 
@@ -49,6 +53,8 @@ DECISION = (
     'if (document.documentElement.dataset.theme === "auto") document.documentElement.dataset.theme = '
     'matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";'
 )
+# In the theme's script: what it does to each table and listing.
+MEASURED = "{e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1}"
 IMAGE = re.compile(r"<img\b(?![^>]*\bloading=)")
 # A section that was never laid out is taken to be as high as one screen; then its own height is remembered. On paper
 # everything is laid out.
@@ -85,6 +91,16 @@ def with_light_scripts(page: str, options: str) -> str:
         )
 
     return SCRIPT.sub(light, PRELOADED.sub("", page))
+
+
+def patient(script: str) -> str:
+    """The theme's script, if it has the line that is known; another version stays as it is."""
+    late = (
+        "{e.tabIndex=0;new IntersectionObserver((n,o)=>{if(n.some(n=>n.isIntersecting)){o.disconnect();"
+        + MEASURED[1:-1]
+        + '}},{rootMargin:"100% 0px"}).observe(e)}'
+    )
+    return script.replace(MEASURED, late)
 
 
 def with_light_theme(page: str) -> str:
@@ -135,6 +151,10 @@ def finish(app: Sphinx, failure: Exception | None) -> None:
     options = one_line((out / OPTIONS).read_text("utf8"))
     if config.light_sections:
         (out / STYLE).write_text(SECTIONS, "utf8")
+    theme = out / "_static" / "scripts" / "pydata-sphinx-theme.js"
+    if config.light_scripts and theme.is_file():
+        script = theme.read_text("utf8")
+        theme.write_text(patient(script), "utf8")
     for path in pages_of(out):
         page = before = path.read_text("utf8")
         if config.light_scripts:

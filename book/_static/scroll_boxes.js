@@ -1,88 +1,79 @@
 // A formula on lines of its own that is a little too wide is set smaller, until it fits. Formulas that still hide a part
 // of themselves become stops of the Tab key, with a name; the others stay out of its way. (The theme does the same for
-// tables and listings.)
+// tables and listings.) Only formulas near the reader are looked at: to measure one that is far away, the browser would
+// have to lay out the page up to there.
 (() => {
   "use strict";
   const NAME = "Formula, scrolls sideways";
   const SMALLEST = 0.8; // of its size: still as large as the text around it
-
-  const update = (box, scrolls = true) => {
-    if (scrolls && box.scrollWidth > box.clientWidth) {
-      box.tabIndex = 0;
-      box.setAttribute("role", "group");
-      box.setAttribute("aria-label", NAME);
-    } else if (box.getAttribute("aria-label") === NAME) {
-      box.removeAttribute("tabindex");
-      box.removeAttribute("role");
-      box.removeAttribute("aria-label");
-    }
-  };
+  const isDisplay = (formula) => formula.getAttribute("display") === "true";
 
   const size = new WeakMap(); // as MathJax has set it
   const asSet = (box) => {
     if (!size.has(box)) size.set(box, box.style.fontSize || "100%");
-    box.style.fontSize = size.get(box);
+    if (box.style.fontSize && box.style.fontSize !== size.get(box)) box.style.fontSize = size.get(box);
   };
   const fit = (box, share) => {
     if (share < 1 && share >= SMALLEST) box.style.fontSize = `calc(${0.99 * share} * ${size.get(box)})`;
   };
 
   // A formula in a line cannot scroll without changing the line, so only one that does not fit becomes a box.
-  const fits = (formula) => {
+  const hides = (formula) => {
+    if (isDisplay(formula)) return formula.scrollWidth > formula.clientWidth;
     const block = formula.closest("p, li, dd, dt, td, th, figcaption, div");
     const set = formula.querySelector("mjx-math");
-    return !block || !set || set.getBoundingClientRect().width < block.clientWidth + 1; // which is rounded
-  };
-  const updateInline = (formula, fitting) => {
-    formula.classList.toggle("too-wide", !fitting);
-    // A box in a line has no width of its own to compare, so the ones that fit are never asked.
-    update(formula, !fitting);
+    return Boolean(block && set) && set.getBoundingClientRect().width >= block.clientWidth + 1; // which is rounded
   };
 
-  const fitAll = (formulas) => {
-    const display = formulas.filter((formula) => formula.getAttribute("display") === "true");
-    const inline = formulas.filter((formula) => !display.includes(formula));
-    // All are measured as they are meant to be before one is changed: cells of a table make room for each other, and
-    // asking by turns would lay the page out for each.
+  const mark = (formula, scrolls) => {
+    if (scrolls === (formula.getAttribute("aria-label") === NAME)) return;
+    if (!isDisplay(formula)) formula.classList.toggle("too-wide", scrolls);
+    if (scrolls) {
+      formula.tabIndex = 0;
+      formula.setAttribute("role", "group");
+      formula.setAttribute("aria-label", NAME);
+    } else {
+      formula.removeAttribute("tabindex");
+      formula.removeAttribute("role");
+      formula.removeAttribute("aria-label");
+    }
+  };
+
+  // First all is measured, then all is written, or the page would be laid out for each formula. They are measured as they
+  // are meant to be: cells of a table make room for each other.
+  const look = (formulas) => {
+    const display = formulas.filter(isDisplay);
     display.forEach(asSet);
-    inline.forEach((formula) => formula.classList.remove("too-wide"));
     const shares = display.map((box) => box.clientWidth / box.scrollWidth);
-    const fitting = inline.map(fits);
     display.forEach((box, n) => fit(box, shares[n]));
-    display.forEach((box) => update(box));
-    inline.forEach((formula, n) => updateInline(formula, fitting[n]));
-  };
-
-  // Measuring makes the browser lay out what it measures, so it is done section by section, while there is nothing else
-  // to do, and again when the width has changed.
-  const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 30));
-  let round = 0;
-
-  const look = (parts) => {
-    const mine = ++round;
-    const next = (at) => {
-      if (mine !== round || at === parts.length) return;
-      fitAll(parts[at]);
-      idle(() => next(at + 1));
-    };
-    idle(() => next(0));
+    formulas.map((one) => [one, hides(one)]).forEach(([one, scrolls]) => mark(one, scrolls));
   };
 
   const start = () => {
     const article = document.querySelector("article");
-    const formulas = [...document.querySelectorAll("mjx-container")];
+    const formulas = document.querySelectorAll("mjx-container");
     if (!article || !formulas.length) return;
-    const sections = new Map();
-    for (const formula of formulas) {
-      const section = formula.closest("section");
-      sections.set(section, [...(sections.get(section) ?? []), formula]);
-    }
-    const parts = [...sections.values()];
-    let width = 0;
+    const near = new Set();
+    const watch = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries) {
+          if (isIntersecting) near.add(target);
+          else near.delete(target);
+        }
+        look(entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target));
+      },
+      { rootMargin: "100% 0px" },
+    );
+    formulas.forEach((formula) => {
+      if (isDisplay(formula)) mark(formula, true); // until it is known: none may be out of reach
+      watch.observe(formula);
+    });
+    let width = article.clientWidth;
     new ResizeObserver(() => {
       if (article.clientWidth === width) return;
       width = article.clientWidth;
-      look(parts);
+      // In the next frame: what is set smaller changes the height of the article, which is watched.
+      requestAnimationFrame(() => look([...near]));
     }).observe(article);
   };
 
