@@ -62,7 +62,7 @@ class Symbols(SphinxPostTransform):
 
 
 # Points: what a picture may take of a page, so that two of them and their words fit on it.
-WIDEST, HIGHEST = 392, 285
+WIDEST, HIGHEST = 392, 262
 
 
 def on_page(width: float, height: float) -> float:
