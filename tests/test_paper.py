@@ -202,7 +202,7 @@ def test_a_description_of_a_function_is_no_box():
 # ---- ePub ----
 
 PAGE = """<html xmlns="http://www.w3.org/1999/xhtml"><head><title>t</title>
-<link rel="stylesheet" type="text/css" href="../_static/epub.css?v=1"/>
+<link rel="stylesheet" type="text/css" href="../_static/reader.css?v=1"/>
 <link rel="stylesheet" type="text/css" href="../_static/togglebutton.css"/>
 <script src="../_static/a.js"></script></head><body onload="f()">
 <p>Let <span class="math notranslate nohighlight">\\(x &lt; y\\)</span>.</p>
@@ -234,7 +234,7 @@ def test_a_page_of_an_epub_has_mathml_and_no_scripts():
     assert 'alttext="x &lt; y"' in text
     assert "<details" in text
     assert "<summary" in text
-    assert "epub.css" in text
+    assert "reader.css" in text
     for gone in ("script", "onload", "togglebutton", "data-", "\\("):
         assert gone not in text
     assert build_epub.properties(page) == "mathml"

@@ -35,7 +35,7 @@ SPACES = {
 }
 WORKER = Path(__file__).with_name("mathml.cjs")
 # The style sheets that a page may ask for; nothing else of _static belongs into the package.
-STYLES = ("_static/pygments.css", "_static/epub.css")
+STYLES = ("_static/pygments.css", "_static/reader.css")
 
 Formula = tuple[str, bool]
 
@@ -125,8 +125,7 @@ def formulas(page: ET.Element) -> Iterator[ET.Element]:
 
 def set_formula(element: ET.Element, mathml: str) -> None:
     made = ET.fromstring(mathml)
-    tex, display = source(element)
-    made.set("alttext", tex)
+    made.set("alttext", source(element)[0])
     for part in made.iter():
         for name in list(part.attrib):
             # What MathJax notes for itself, and what MathML 3 does not know.
@@ -152,6 +151,16 @@ def open_on_demand(page: ET.Element) -> None:
             raise Fault("a box to be opened has no title")
         box.tag = named("details")
         title.tag = named("summary")
+
+
+# Ids that extensions give to each block alike; nothing leads to them.
+ALIKE = {"proof", "proof-content", "exercise-content", "solution-content"}
+
+
+def without_twins(page: ET.Element) -> None:
+    for element in page.iter():
+        if element.get("id") in ALIKE:
+            del element.attrib["id"]
 
 
 def without_scripts(page: ET.Element) -> None:
@@ -185,14 +194,21 @@ def properties(page: ET.Element) -> str:
 DOCTYPE = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE html>\n'
 
 
+# Elements without content, which HTML lets stand open.
+OPEN = re.compile(r"<(img|br|hr|wbr)\b([^<>]*?)\s*/?>")
+
+
 def read_page(path: Path) -> ET.Element:
+    text = path.read_text("utf8")
     try:
-        return ET.fromstring(path.read_text("utf8"))
+        return ET.fromstring(OPEN.sub(r"<\1\2/>", text))
     except ET.ParseError as error:
         raise Fault(f"{path.name} is no XHTML: {error}") from None
 
 
 def written(page: ET.Element) -> str:
+    for prefix, uri in SPACES.items():
+        ET.register_namespace(prefix, uri)
     text = ET.tostring(page, encoding="unicode")
     # Formulas and drawings in their own default namespace, as readers have them from the web.
     for prefix, root, uri in (("m", "math", MATHML), ("svg", "svg", SVG)):
@@ -256,17 +272,13 @@ def make(
     folder: Path, target: Path, tex: Mapping, node: str, epoch: int
 ) -> int:
     """From what Sphinx wrote into `folder` to the file `target`; return the number of formulas."""
-    for prefix, uri in SPACES.items():
-        if prefix not in ("m", "svg"):
-            ET.register_namespace(prefix, uri)
-    ET.register_namespace("m", MATHML)
-    ET.register_namespace("svg", SVG)
     opf = (folder / "content.opf").read_text("utf8")
     listed = re.findall(r'<item\b[^>]*\bhref="([^"]+)"', opf)
     wanted = {
         name
         for name in listed
-        if not name.startswith("_static/") or name in STYLES
+        if name in STYLES
+        or not name.startswith(("_static/", "index.html", ".buildinfo"))
     }
     pages = {
         name: read_page(folder / name)
@@ -275,6 +287,7 @@ def make(
     }
     for page in pages.values():
         without_scripts(page)
+        without_twins(page)
         open_on_demand(page)
     items = list(
         dict.fromkeys(

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,11 @@ def macros(settings: dict) -> str:
     )
 
 
+def version(root: Path) -> str:
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf8"))
+    return project["project"]["version"]
+
+
 def config(root: Path, form: str) -> dict:
     """The settings of the pages, changed to those of a book."""
     settings = yaml.safe_load((root / "_config.yml").read_text("utf8"))
@@ -115,18 +121,21 @@ def config(root: Path, form: str) -> dict:
     else:
         settings["html"].pop("favicon", None)
         added |= {
+            "version": version(root),
+            "html_domain_indices": False,
             "html_static_path": ["book/_paper"],
             "html_css_files": [],
-            "epub_css_files": ["epub.css"],
+            "epub_css_files": ["reader.css"],
             "epub_basename": NAME,
             "epub_theme": "epub",
             "epub_title": settings["title"],
             "epub_author": settings["author"],
+            "epub_contributor": settings["author"],
             "epub_publisher": settings["author"],
             "epub_copyright": "Text: CC BY 4.0. Code: MIT.",
-            "epub_identifier": f"urn:book:{NAME}",
-            "epub_scheme": "URN",
-            "epub_uid": "book-id",
+            "epub_identifier": NAME,
+            "epub_scheme": "ID",
+            "epub_uid": NAME,
             "epub_description": DESCRIPTION,
             "epub_show_urls": "no",
             "epub_use_index": False,
@@ -255,10 +264,9 @@ def tex_faults(log: str) -> Iterator[str]:
     """What is wrong with a book, as its log tells."""
     # TeX breaks its lines after 79 bytes, in the middle of words.
     text = re.sub(r"(?<=[^\n]{79})\n", "", log)
-    for line in re.findall(
+    yield from re.findall(
         r"^(?:!|[^\s:]+\.\w+:\d+:) .*", text, re.MULTILINE
-    ):
-        yield line
+    )
     for what in (
         r"Reference `[^']*' on page \S+ undefined",
         r"Citation `[^']*' [^\n]*undefined",
@@ -361,11 +369,11 @@ def main() -> int:
         f"{label}: building the book as one file (some minutes)", flush=True
     )
     start = time.monotonic()
-    if form == "pdf":
-        status = build_pdf(ROOT, folder)
-    else:
-        status = build_the_epub(ROOT, folder, node)
-    if status:
+    if status := (
+        build_pdf(ROOT, folder)
+        if form == "pdf"
+        else build_the_epub(ROOT, folder, node)
+    ):
         return status
     stamp.write_text(now, "utf8")
     size = made.stat().st_size / 1e6

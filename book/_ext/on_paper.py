@@ -61,6 +61,15 @@ class Symbols(SphinxPostTransform):
                 here.parent.remove(here)
 
 
+# Points: what a picture may take of a page, so that two of them and their words fit on it.
+WIDEST, HIGHEST = 392, 262
+
+
+def on_page(width: float, height: float) -> float:
+    """How wide a picture is on paper, in points, when the screen gives it so many pixels."""
+    return min(width * 0.66, WIDEST, HIGHEST * width / height)
+
+
 class Pictures(SphinxPostTransform):
     """Give pictures of notebooks their size."""
 
@@ -69,7 +78,8 @@ class Pictures(SphinxPostTransform):
     def run(self, **given: object) -> None:
         if self.app.builder.name == "latex":
             for picture in self.document.findall(NotebookImage):
-                picture["width"] = f"{picture['css_width'] * 0.66:.0f}pt"
+                width, height = picture["css_width"], picture["css_height"]
+                picture["width"] = f"{on_page(width, height):.0f}pt"
 
 
 def setup(app: Sphinx) -> dict[str, object]:

@@ -110,12 +110,20 @@ def boxed(env: BuildEnvironment, block: nodes.Element) -> nodes.Element:
             for child in block.children
             if isinstance(child, nodes.admonition)
         ] or [block]
+        # The sign stands in the last line, where that is one of text.
+        end = (
+            "\\bookqed{}"
+            if isinstance(inner[-1], nodes.paragraph)
+            else "\\bookqed\n"
+        )
+        (
+            inner[-1] if isinstance(inner[-1], nodes.paragraph) else inner
+        ).append(tex(end))
         return Proof("", *inner.children)
     children = list(block.children)
-    if children and isinstance(children[0], nodes.title):
-        title = children.pop(0)
-    else:
-        title = nodes.title("", block.tagname.title())
+    has_title = bool(children) and isinstance(children[0], nodes.title)
+    title = nodes.title("", block.tagname.title())
+    title = children.pop(0) if has_title else title
     if "realtype" in block:
         name = f"{block['realtype'].title()} {number_of(env, block)}"
         title.insert(0, nodes.Text(name.strip()))
@@ -342,12 +350,8 @@ class Book(SphinxPostTransform):
 
     def chapters(self) -> dict[str, str]:
         """The number of each chapter, '' for those without, in the order of the book; marks parts on the way."""
-        toctrees = [
-            tree
-            for tree in self.env.get_doctree(self.config.root_doc).findall(
-                addnodes.toctree
-            )
-        ]
+        front = self.env.get_doctree(self.config.root_doc)
+        toctrees = list(front.findall(addnodes.toctree))
         numbers: dict[str, str] = {}
         for tree in toctrees:
             for docname in tree["includefiles"]:

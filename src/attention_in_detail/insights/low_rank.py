@@ -167,7 +167,7 @@ def spectrum_share(
 
     Args:
         matrix: shape (\*batch, T, S), not all zero.
-        power: p. 1 gives the quantity that Wang et al. (2020) plot.
+        power: the p of the formula; 1 gives the quantity that Wang et al. (2020) plot.
 
     Returns:
         e_1, e_2, …, shape (\*batch, min(T, S)); the last is 1.
@@ -432,7 +432,7 @@ def circle_heads(
     Args:
         targets: t, the key of each query, counted from 0, shape (T,).
         S: the number of keys.
-        scale: c. The larger, the nearer the weight of the target is to 1.
+        scale: the c of the formula. The larger, the nearer the weight of the target is to 1.
 
     Returns:
         The queries, shape (T, 2), and the keys, shape (S, 2).

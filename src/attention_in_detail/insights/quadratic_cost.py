@@ -161,7 +161,7 @@ def global_mask(T: Size, count: Size) -> Bool[np.ndarray, "T T"]:
 
     Args:
         T: the number of tokens.
-        count: g.
+        count: the g of the formula.
 
     Returns:
         The mask, shape (T, T), true = may attend.

@@ -345,7 +345,7 @@ def directions_for(
 
     Args:
         x: any matrix, with singular values σ.
-        share: p.
+        share: the p of the formula.
 
     Returns:
         At most the rank.
