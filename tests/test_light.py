@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import json
 import re
 import types
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
-from tests.extension_support import ROOT, extension
+from tests.extension_support import ROOT, extension, loaded
 
 PAGES = extension("light_pages")
 STYLES = extension("light_styles")
@@ -300,6 +302,16 @@ def test_where_mathjax_runs_in_the_browser_its_fonts_stay_whole(
     script.write_text("", "utf8")
     fonts = site() / "_static/mathjax/output/chtml/fonts/woff-v2"
     assert ord("W") in letters(fonts / "MathJax_Main-Regular.woff")
+
+
+def test_contributors_see_the_figures_that_were_measured():
+    tool = loaded(ROOT / "tools" / "lighthouse.py")
+    stored = json.loads(tool.STORED.read_text("utf8"))
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf8")
+    assert tool.table(stored) in text
+    for measured in stored.values():
+        date = datetime.date.fromisoformat(measured["date"])
+        assert f"{date.day} {date:%B %Y}" in text
 
 
 @pytest.mark.parametrize("step", STEPS)
