@@ -269,6 +269,9 @@ def test_a_page_asks_for_one_style_sheet_and_small_fonts(site):
             assert (css.parent / address).is_file()
         for address in loaded:
             assert ((out / name).parent / address).is_file()
+    theme = (out / "_static/styles/theme.css").read_text("utf8")
+    assert "fa-solid-900.woff)" in theme
+    assert not re.search(r"\.woff2|\.ttf", theme)
     fonts = out / "_static/vendor/fontawesome/webfonts"
     assert {path.suffix for path in fonts.iterdir()} == {".woff"}
     icons = letters(fonts / "fa-solid-900.woff")
