@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import json
 import re
 import types
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
 
-from tests.extension_support import ROOT, extension
+from tests.extension_support import ROOT, extension, loaded
 
 PAGES = extension("light_pages")
 STYLES = extension("light_styles")
@@ -267,6 +269,9 @@ def test_a_page_asks_for_one_style_sheet_and_small_fonts(site):
             assert (css.parent / address).is_file()
         for address in loaded:
             assert ((out / name).parent / address).is_file()
+    theme = (out / "_static/styles/theme.css").read_text("utf8")
+    assert "fa-solid-900.woff)" in theme
+    assert not re.search(r"\.woff2|\.ttf", theme)
     fonts = out / "_static/vendor/fontawesome/webfonts"
     assert {path.suffix for path in fonts.iterdir()} == {".woff"}
     icons = letters(fonts / "fa-solid-900.woff")
@@ -300,6 +305,16 @@ def test_where_mathjax_runs_in_the_browser_its_fonts_stay_whole(
     script.write_text("", "utf8")
     fonts = site() / "_static/mathjax/output/chtml/fonts/woff-v2"
     assert ord("W") in letters(fonts / "MathJax_Main-Regular.woff")
+
+
+def test_contributors_see_the_figures_that_were_measured():
+    tool = loaded(ROOT / "tools" / "lighthouse.py")
+    stored = json.loads(tool.STORED.read_text("utf8"))
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf8")
+    assert tool.table(stored) in text
+    for measured in stored.values():
+        date = datetime.date.fromisoformat(measured["date"])
+        assert f"{date.day} {date:%B %Y}" in text
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -5,8 +5,8 @@
         [PAGE ...]
 
 The pages are served as a host would, compressed. Chromium is found on the PATH, or CHROMIUM names it. The figures go into
-tools/lighthouse.json, with the date and the versions, and from there by hand into CONTRIBUTING.md. A score moves with the
-machine and with what else it does: tests/pages/test_light.py judges what comes out the same each time.
+tools/lighthouse.json, with the date and the versions; the table that is printed goes into CONTRIBUTING.md. A score moves
+with the machine and with what else it does: tests/pages/test_light.py judges what comes out the same each time.
 """
 
 from __future__ import annotations
@@ -109,6 +109,24 @@ def measure(command: list[str], url: str, kind: str) -> dict[str, float]:
     return found
 
 
+def table(stored: dict) -> str:
+    """The figures as they stand in CONTRIBUTING.md."""
+    lines = [
+        "| page | | performance | others | largest part after | blocked | KiB | requests |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for label, measured in stored.items():
+        for page, kinds in measured["pages"].items():
+            for kind, found in kinds.items():
+                others = min(found[name] for name in CATEGORIES[1:])
+                lines.append(
+                    f"| {Path(page).stem} | {kind}, {label} | {found['performance']:.2f} | {others:.2f} "
+                    f"| {found['largest-contentful-paint'] / 1000:.1f} s | {found['total-blocking-time']:.0f} ms "
+                    f"| {found['total-byte-weight'] / 1024:.0f} | {found['requests']:.0f} |"
+                )
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("pages", nargs="*", default=PAGES)
@@ -155,6 +173,7 @@ def main() -> None:
         "pages": figures,
     }
     STORED.write_text(json.dumps(stored, indent=1) + "\n", "utf8")
+    print(table(stored))
 
 
 if __name__ == "__main__":

@@ -268,8 +268,7 @@ def cut(font: Path, letters: set[int], to: Path) -> None:
 
 def cut_fonts(static: Path, sheets: list[Path]) -> None:
     """Cut the fonts of icons and formulas, and let the style sheets ask for those."""
-    css = {sheet: sheet.read_text("utf8") for sheet in sheets}
-    letters = drawn(css.values())
+    letters = drawn(sheet.read_text("utf8") for sheet in sheets)
     # Where formulas are left to the browser, MathJax may draw any letter.
     if not (static / "mathjax" / "tex-chtml-full.js").is_file():
         for font in sorted(static.glob(f"{MATHJAX_FONTS}*.woff")):
@@ -278,11 +277,12 @@ def cut_fonts(static: Path, sheets: list[Path]) -> None:
     icons = static / "vendor" / "fontawesome" / "webfonts"
     for font in sorted(icons.glob("*.ttf")):
         cut(font, letters, font.with_suffix(".woff"))
-    for sheet, text in css.items():
+    # The style sheets of the theme that no page asks for any more would name fonts that are gone.
+    for sheet in sorted(static.rglob("*.css")):
         text = re.sub(
             r'(url\("?[^")]*/webfonts/fa-[\w-]+\.woff)2("?\) format\("woff)2"\),url\([^)]*\) format\("truetype"\)',
             r'\1\2")',
-            text,
+            sheet.read_text("utf8"),
         )
         sheet.write_text(text, "utf8")
     for font in [*icons.glob("*.ttf"), *icons.glob("*.woff2")]:

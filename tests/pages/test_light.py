@@ -143,13 +143,13 @@ def test_a_link_to_a_place_leads_there(chromium, home):
         page.goto(
             f"{home}{CHAPTERS[4]}.html#{place}", wait_until="networkidle"
         )
-        page.wait_for_timeout(300)
-        top = page.evaluate(
-            "(id) => document.getElementById(id).querySelector('h2, h3').getBoundingClientRect().top",
-            place,
-        )
         # The last is not at the top, since the page ends below it.
-        assert 0 <= top < (820 if place == places[-1] else 200), place
+        page.wait_for_function(
+            """([id, most]) => { const heading = document.getElementById(id).querySelector("h2, h3");
+            const { top } = heading.getBoundingClientRect(); return top >= 0 && top < most; }""",
+            arg=[place, 820 if place == places[-1] else 200],
+            timeout=10_000,
+        )
         page.close()
 
 
