@@ -342,7 +342,7 @@ def main() -> None:
         return
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     path = store(
-        "attention_bench",
+        "multi_head",
         ["numpy", "torch", "keras", "pytest-benchmark"],
         {
             "load_before": load,

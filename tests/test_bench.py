@@ -11,7 +11,7 @@ from attention_in_detail.stored import stored_result
 from tests.support import assert_close
 
 BENCH = Path(__file__).parents[1] / "bench"
-STORED = stored_result("attention_bench")
+STORED = stored_result("multi_head")
 
 
 @pytest.fixture(scope="module")
