@@ -1,6 +1,8 @@
 """The bookkeeping of bench/multi_head.py on tiny sizes, and what the page shows of it. Nothing here is timed."""
 
 import importlib.util
+import math
+import statistics
 import sys
 from pathlib import Path
 
@@ -193,3 +195,33 @@ def test_memory_is_quadratic_with_weights_and_less_without(bench):
     for module in ("ours", "torch"):
         assert grown[f"{module}, weights"] >= 1.8
         assert grown[module] <= 1.3
+
+
+# ---- the exercises of the page ----
+
+
+def test_the_exercise_with_two_medians():
+    one, other = (30, 33, 90), (20, 30, 60)
+    ratios = [a / b for a, b in zip(one, other, strict=True)]
+    assert statistics.median(ratios) == 1.5
+    assert statistics.median(one) / statistics.median(other) == 1.1
+
+
+def test_the_exercise_with_an_exponent(bench):
+    def at(T, ms):
+        return {
+            **row(T, ms, 1.0),
+            "T": T,
+        }
+
+    (found,) = bench.growth([at(2048, 40.0), at(8192, 520.0)])
+    assert round(found["time"], 2) == 1.85
+    p = math.log(13) / math.log(4)
+    assert round(520 * 4**p) == 6760
+
+
+def test_the_exercise_with_a_floor():
+    D = 512
+    projections, sums = (lambda T: 4 * T * D**2), (lambda T: 2 * T**2 * D)
+    assert projections(128) / sums(128) == 8
+    assert projections(8192) / sums(8192) == 0.125

@@ -361,7 +361,7 @@ def test_an_offered_notebook_differs_by_one_valid_cell(path):
         "markdown"
     ] * place
     assert cells[place + 1]["cell_type"] == "code"
-    assert "import numpy" in "".join(cells[place + 1]["source"])
+    assert re.match(r"(import|from) ", "".join(cells[place + 1]["source"]))
     assert {
         **after,
         "cells": [*cells[:place], *cells[place + 1 :]],

@@ -29,7 +29,9 @@ def running(monkeypatch, tmp_path):
     )
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    monkeypatch.setattr(sys.modules["storing"], "FOLDER", tmp_path)
+    storing = sys.modules["storing"]
+    monkeypatch.setattr(storing, "FOLDER", tmp_path)
+    monkeypatch.setattr(storing, "today", lambda name: {"code": name})
     return module
 
 
@@ -42,6 +44,7 @@ def test_it_stores_what_each_seed_gave(running, tmp_path, capsys):
     )
     kept = json.loads((tmp_path / "kept.json").read_text("utf8"))
     assert kept["seeds"] == [1, 2]
+    assert kept["code"] == "kept"
     assert kept["rows"] == {
         "a": {
             "label": "the first",

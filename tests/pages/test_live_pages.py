@@ -189,10 +189,10 @@ def test_the_button_can_be_read_reached_and_fits_a_phone(
 def test_nothing_of_it_is_on_paper_or_without_scripts(chromium, home):
     with chapter(chromium, home) as page:
         page.emulate_media(media="print")
-        expect(page.locator(BAR)).to_be_hidden()
+        assert page.locator(BAR).is_hidden()
     with chapter(chromium, home, java_script_enabled=False) as page:
-        expect(page.locator(BAR)).to_be_hidden()
-        expect(page.locator("article h1")).to_be_visible()
+        assert page.locator(BAR).is_hidden()
+        assert page.locator("article h1").is_visible()
 
 
 def test_where_pyodide_cannot_be_reached_the_page_says_so(chromium, home):
