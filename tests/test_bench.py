@@ -209,10 +209,8 @@ def test_the_exercise_with_two_medians():
 
 def test_the_exercise_with_an_exponent(bench):
     def at(T, ms):
-        return {
-            **row(T, ms, 1.0),
-            "T": T,
-        }
+        size = {"B": 1, "T": T, "what": "forward", "contestant": "ours"}
+        return {**size, "ms": {"median": ms}, "mib": None}
 
     (found,) = bench.growth([at(2048, 40.0), at(8192, 520.0)])
     assert round(found["time"], 2) == 1.85
