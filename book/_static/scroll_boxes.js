@@ -8,9 +8,9 @@
   const SMALLEST = 0.8; // of its size: still as large as the text around it
   const isDisplay = (formula) => formula.getAttribute("display") === "true";
 
-  const size = new WeakMap(); // as MathJax has set it
+  const size = new WeakMap(); // as it is set, by a style of its own or by the style sheet
   const asSet = (box) => {
-    if (!size.has(box)) size.set(box, box.style.fontSize || "100%");
+    if (!size.has(box)) size.set(box, box.style.fontSize || getComputedStyle(box).fontSize);
     if (box.style.fontSize && box.style.fontSize !== size.get(box)) box.style.fontSize = size.get(box);
   };
   const fit = (box, share) => {
