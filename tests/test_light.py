@@ -100,7 +100,7 @@ def test_the_theme_measures_boxes_when_the_reader_is_near():
     assert before.count(PAGES.MEASURED) == 1
     after = PAGES.patient(before)
     assert PAGES.MEASURED not in after
-    assert f"o.disconnect();{PAGES.MEASURED[1:-1]}}}" in after
+    assert f"o.disconnect();h()||({PAGES.MEASURED[1:-1]})}}" in after
     assert PAGES.patient(after) == after
     assert PAGES.patient("another()") == "another()"
 

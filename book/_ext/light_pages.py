@@ -94,11 +94,15 @@ def with_light_scripts(page: str, options: str) -> str:
 
 
 def patient(script: str) -> str:
-    """The theme's script, if it has the line that is known; another version stays as it is."""
+    """The theme's script, if it has the line that is known; another version stays as it is.
+
+    What is hidden from readers of the screen, as a listing under the field that edits it, is no stop at all.
+    """
     late = (
-        "{e.tabIndex=0;new IntersectionObserver((n,o)=>{if(n.some(n=>n.isIntersecting)){o.disconnect();"
+        "{const h=()=>e.getAttribute('aria-hidden');h()||(e.tabIndex=0,"
+        "new IntersectionObserver((n,o)=>{if(n.some(n=>n.isIntersecting)){o.disconnect();h()||("
         + MEASURED[1:-1]
-        + '}},{rootMargin:"100% 0px"}).observe(e)}'
+        + ')}},{rootMargin:"100% 0px"}).observe(e))}'
     )
     return script.replace(MEASURED, late)
 
