@@ -9,17 +9,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
-import shutil
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+# Where Node and MathJax are, the extensions of the book know.
+sys.path.append(str(Path(__file__).resolve().parents[1] / "book/_ext"))
+
+from offline_assets import mathjax_folder
+from set_formulas import find_node
+
+__all__ = ["find_node"]
 
 XHTML = "http://www.w3.org/1999/xhtml"
 MATHML = "http://www.w3.org/1998/Math/MathML"
@@ -42,27 +48,6 @@ Formula = tuple[str, bool]
 
 class Fault(Exception):
     """What is wrong with the ePub."""
-
-
-def find_node() -> str | None:
-    """A Node.js: the one that NODE names, that of Playwright, or the one on the PATH."""
-    if os.environ.get("NODE") is not None:
-        return shutil.which(os.environ["NODE"])
-    package = importlib.util.find_spec("playwright")
-    if package is not None and package.origin is not None:
-        carried = Path(package.origin).parent / "driver" / "node"
-        if carried.is_file():
-            return str(carried)
-    return shutil.which("node") or shutil.which("nodejs")
-
-
-def mathjax_folder() -> Path:
-    spec = importlib.util.find_spec("sphinx-mathjax-offline")
-    if spec is None or spec.origin is None:
-        raise Fault(
-            "MathJax is missing: pip install sphinx-mathjax-offline"
-        )
-    return Path(spec.origin).parent / "static" / "mathjax"
 
 
 def converted(

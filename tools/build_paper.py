@@ -27,6 +27,7 @@ import build_epub
 import yaml
 from build_book import COMMAND, lines_of, state, warnings_in
 from fingerprint import of_claims
+from sphinx.errors import SphinxError
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "attention-in-detail"
@@ -354,7 +355,10 @@ def main() -> int:
         print(f"It is {made.relative_to(ROOT)}.")
         return 0
     missing = missing_for_pdf() if form == "pdf" else []
-    node = build_epub.find_node()
+    try:
+        node = build_epub.find_node() if form == "epub" else None
+    except SphinxError as error:
+        return stop(str(error), "Name a Node.js that can be run.")
     if form == "epub" and node is None:
         return stop(
             "the ePub needs Node.js, which sets its formulas; none was found",
