@@ -93,6 +93,9 @@ def config(root: Path, form: str) -> dict:
     own = {**sphinx["local_extensions"], **FOR_BOOKS, **FOR_FORM[form]}
     for name in OF_THE_SITE:
         own.pop(name, None)
+        for setting in [*sphinx["config"]]:
+            if setting.startswith(f"{name}_"):
+                del sphinx["config"][setting]
     # The settings stand in another folder than the book.
     sphinx["local_extensions"] = {
         name: str(root / folder) for name, folder in own.items()
