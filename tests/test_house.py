@@ -396,3 +396,15 @@ def test_stored_figures_have_a_text_alternative(path):
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 assert output.metadata["image/png"]["alt"].strip()
+
+
+def test_no_argument_is_described_by_a_single_letter():
+    """``ranks: n.`` alone would be read as the beginning of a numbered list."""
+    lone = re.compile(r"^\s+\w+: \w\.$", re.MULTILINE)
+    assert lone.search("    Args:\n        ranks: n.\n")
+    found = [
+        f"{path.name}: {match[0].strip()}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for match in lone.finditer(path.read_text("utf8"))
+    ]
+    assert found == []

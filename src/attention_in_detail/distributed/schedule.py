@@ -48,7 +48,7 @@ def held_block(rank: Size, step: Size, ranks: Size) -> int:
     Args:
         rank: r, from 0 to n − 1.
         step: i, from 0 on. At n the blocks are home again.
-        ranks: n.
+        ranks: how many there are, n.
 
     Returns:
         c: whose keys and values they are.
