@@ -280,7 +280,7 @@ def seconds_at_least(
 
     Args:
         traffic: what is computed and moved.
-        operations_per_second: ρ.
+        operations_per_second: what the machine does at most, ρ.
         bytes_per_second: β, between slow and fast memory.
 
     Returns:
