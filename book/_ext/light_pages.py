@@ -57,12 +57,16 @@ DECISION = (
 MEASURED = "{e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1}"
 IMAGE = re.compile(r"<img\b(?![^>]*\bloading=)")
 # A section that was never laid out is taken to be as high as one screen; then its own height is remembered. On paper
-# everything is laid out.
+# everything is laid out, and so it is when a link leads to a place in the page: where that place is, is known only once all
+# before it has its height, and a slow machine would stop one or two screens away.
 SECTIONS = """@media screen {
   .bd-article section > section {
     content-visibility: auto;
     contain-intrinsic-size: auto none auto 900px;
     overflow-clip-margin: 1rem;
+  }
+  .bd-article:has(:target) section > section {
+    content-visibility: visible;
   }
 }
 """
