@@ -33,6 +33,7 @@ pre_and_post = pytest.mark.parametrize(
 
 # Whole decodings are slow.
 a_quarter = settings(max_examples=settings.default.max_examples // 4)
+a_tenth = settings(max_examples=settings.default.max_examples // 10)
 
 
 def log_softmax(z):
@@ -207,7 +208,7 @@ def test_the_limit_is_a_limit():
 seeds = st.integers(0, 4)
 
 
-@a_quarter
+@a_tenth
 @given(seeds, st.integers(0, B - 1), st.booleans(), st.booleans())
 def test_a_beam_of_width_1_is_greedy(seed, b, norm_first, cached):
     p = transformer_parameters(seed=seed, norm_first=norm_first, V_t=4)
@@ -220,7 +221,7 @@ def test_a_beam_of_width_1_is_greedy(seed, b, norm_first, cached):
     assert_close(np.asarray(best.log_probability), total, 1e-11)
 
 
-@a_quarter
+@a_tenth
 @given(seeds, st.integers(1, 6), st.integers(0, B - 1), st.booleans())
 def test_beams_cached_are_beams_uncached(seed, width, b, norm_first):
     p = transformer_parameters(seed=seed, norm_first=norm_first)

@@ -740,6 +740,7 @@ def test_without_a_home_there_are_no_links_to_one_and_no_error(book):
     assert "git+" not in copy
 
 
+@pytest.mark.slow
 def test_another_host_a_hub_and_a_domain_of_its_own(book):
     made = book(
         "/srv/git/odd.git",

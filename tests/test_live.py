@@ -419,12 +419,14 @@ def test_a_chapter_that_needs_torch_says_so_and_offers_its_notebook(built):
     assert not page.select(".live, script[src*=live]")
 
 
+@pytest.mark.slow
 def test_without_a_place_no_chapter_has_a_button(built):
     out = built("")
     assert not page_of(out).select(".live, .live-notice, script[src*=live]")
     assert not (out / "_static" / "live").exists()
 
 
+@pytest.mark.slow
 def test_other_formats_have_neither_button_nor_files(built):
     out = built("https://example.org/", builder="epub")
     assert not list(out.rglob("*live*"))

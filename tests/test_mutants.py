@@ -264,6 +264,7 @@ def run(project):
     return done, result["modules"]["core"]
 
 
+@pytest.mark.slow
 def test_a_run_says_what_is_not_noticed_and_goes_on_where_it_was(project):
     done, one = run(project)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -296,6 +297,7 @@ def test_a_run_says_what_is_not_noticed_and_goes_on_where_it_was(project):
     assert two["killed"] == one["killed"]
 
 
+@pytest.mark.slow
 def test_a_reason_for_what_a_test_notices_is_refused(project):
     key = ("core", "larger", "if a > b", "if a <= b", 1)
     toml = mutants.as_toml(key).replace('""', '"Nobody would see it."')

@@ -163,6 +163,7 @@ def test_missing_notebook_is_named(tmp_path):
     assert "none.ipynb" in done.stderr
 
 
+@pytest.mark.slow
 def test_two_runs_that_differ_are_found(tmp_path):
     path = notebook(
         tmp_path / "random.ipynb", "import random\nrandom.random()"
@@ -340,10 +341,12 @@ def verdicts(stored, tmp_path_factory):
     return told
 
 
+@pytest.mark.slow
 def test_guard_lets_the_stored_notebook_pass(verdicts):
     assert verdicts["unchanged"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", CHANGES, ids=lambda change: change.__name__
 )
@@ -666,6 +669,7 @@ def test_pages_are_of_the_tests_and_experiments_too(tmp_path):
     assert len(set(states)) == 4
 
 
+@pytest.mark.slow
 def test_broken_book_fails_each_time_and_names_the_page(tmp_path):
     (tmp_path / "tools").mkdir()
     for name in ("build_book.py", "fingerprint.py", "home.py"):

@@ -194,6 +194,7 @@ def verdicts(tmp_path_factory):
     return run("-m", "pytest", *options, *nbval, ".").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "verdict"),
     [

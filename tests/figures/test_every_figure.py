@@ -218,6 +218,7 @@ def test_words_of_the_caller_take_the_place_of_those_from_the_data(
     assert draw({}).text_alternative != "In other words."
 
 
+@pytest.mark.slow
 def test_every_process_draws_the_same_bytes_whatever_the_readers_settings():
     script = (
         "import matplotlib\n"

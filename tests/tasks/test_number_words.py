@@ -269,7 +269,7 @@ def test_split_is_a_split_and_follows_its_seed():
 def test_no_held_out_number_is_trained_on():
     training, held_out = split_numbers()
     drawn = np.concatenate(
-        [b.numbers for b in islice(batches(training, 128, seed=0), 400)]
+        [b.numbers for b in islice(batches(training, 128, seed=0), 200)]
     )
     assert not np.isin(drawn, held_out).any()
     assert np.isin(drawn, training).all()
@@ -279,10 +279,10 @@ def test_no_held_out_number_is_trained_on():
     drawn = np.concatenate(
         [
             b.numbers
-            for b in islice(batches(np.arange(1_000_000), 128, seed=0), 400)
+            for b in islice(batches(np.arange(1_000_000), 128, seed=0), 200)
         ]
     )
-    assert np.isin(drawn, held_out).sum() > 20
+    assert np.isin(drawn, held_out).sum() > 10
 
 
 def test_batches_follow_their_seed():

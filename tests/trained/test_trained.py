@@ -209,8 +209,11 @@ def test_cached_is_uncached_greedily_token_by_token():
         )
 
 
-def test_cached_is_uncached_in_a_beam_and_a_beam_of_1_is_greedy():
-    for n in FEW:
+@pytest.mark.parametrize(
+    "numbers", [FEW[1:3], pytest.param(FEW, marks=pytest.mark.slow)]
+)
+def test_cached_is_uncached_in_a_beam_and_a_beam_of_1_is_greedy(numbers):
+    for n in numbers:
         source = make_batch([n]).source[0]
         for width in (1, 3):
             cached, whole = (
