@@ -89,6 +89,25 @@ def test_references_are_items_of_their_list():
     assert mended('<div role="doc-biblioentry">') == '<div role="listitem">'
 
 
+def test_the_side_of_a_page_has_a_name(tmp_path):
+    module = extension("accessible_html")
+    side = f"<div {module.SIDE}><a href='index.html'>The book</a></div>"
+    (tmp_path / "deeper").mkdir()
+    pages = [tmp_path / "page.html", tmp_path / "deeper" / "page.html"]
+    for page in pages:
+        page.write_text(f"<body>{side}</body>", "utf8")
+    (tmp_path / "page.txt").write_text(side, "utf8")
+    html = types.SimpleNamespace(
+        outdir=tmp_path, builder=types.SimpleNamespace(format="html")
+    )
+    for _ in range(2):  # building again changes nothing
+        module.finish(html, None)
+        for page in pages:
+            found = BeautifulSoup(page.read_text("utf8"), "html.parser")
+            assert len(found.select("[role=region][aria-label]")) == 1
+    assert (tmp_path / "page.txt").read_text("utf8") == side
+
+
 def test_long_signatures_are_no_list_of_definitions():
     signature = (
         '<dl>\n<dd><em class="sig-param">x</em>,</dd>\n'

@@ -1,12 +1,13 @@
 """Mend what the stock page says wrongly to assistive technology.
 
-Each mend is a pair: what the page says, and what it ought to say. They work on the body of a page before it
-is written, so an unchanged page of an incremental build is not touched again.
+Each mend is a pair: what the page says, and what it ought to say. Those of the text work on the body of a page before it
+is written, so an unchanged page of an incremental build is not touched again; those of the frame around it, on the file.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from sphinx.application import Sphinx
 
@@ -24,6 +25,9 @@ MENDS = [
         'class="proof admonition a-proof"',
     ),
 ]
+# The title and the search stand at the side, in no part of the page that a screen reader could name or jump to.
+SIDE = 'class="sidebar-primary-items__start sidebar-primary__section"'
+FRAME = [(f"<div {SIDE}>", f'<div {SIDE} role="region" aria-label="Book">')]
 
 
 def flat(signature: re.Match[str]) -> str:
@@ -50,8 +54,20 @@ def mend(
         context["body"] = mended(context["body"])
 
 
+def finish(app: Sphinx, failure: Exception | None) -> None:
+    if failure is not None or app.builder.format != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        page = before = path.read_text("utf8")
+        for wrong, right in FRAME:
+            page = page.replace(wrong, right)
+        if page != before:
+            path.write_text(page, "utf8")
+
+
 def setup(app: Sphinx) -> dict[str, object]:
     app.connect("html-page-context", mend)
+    app.connect("build-finished", finish)
     return {
         "version": "1",
         "parallel_read_safe": True,
