@@ -23,6 +23,7 @@ from attention_in_detail.distributed import (
 )
 from attention_in_detail.distributed.counting import traffic
 from attention_in_detail.distributed.paper import on_paper
+from attention_in_detail.exercises import check, exercises_of
 from attention_in_detail.figures import attention_viewer
 from attention_in_detail.memory import measure_peak
 from attention_in_detail.models import (
@@ -1425,6 +1426,11 @@ CALLS |= {
     "forced: one head": lambda: forced(READER, "a", 0),
     "forced: no head": lambda: forced(READER, "a", []),
     "forced: head": lambda: forced(READER, "a", [2]),
+    "check: unknown": lambda: check("ex-none", 1),
+    "check: nearly": lambda: check("ex-attention-blnd", 1),
+    "check: number": lambda: check(7, 1),
+    "exercises_of: unknown": lambda: exercises_of("99_none"),
+    "exercises_of: number": lambda: exercises_of(2),
     "planted: function": lambda: planted(3, "a", "b"),
     "planted: built-in": lambda: planted(len, "a", "b"),
     "planted: class": lambda: planted(a.MultiHeadParameters, "a", "b"),

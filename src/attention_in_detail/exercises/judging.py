@@ -1,0 +1,407 @@
+"""Judge an answer to an exercise: right, or what is wrong with it, and never the answer itself."""
+
+from __future__ import annotations
+
+import copy
+import html
+import math
+import numbers
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "LEVELS",
+    "Case",
+    "Exercise",
+    "Mistake",
+    "Verdict",
+    "judge",
+]
+
+#: What an exercise asks for, in the order in which a reader usually meets them.
+LEVELS = ("by hand", "explain", "prove", "measure", "implement", "break it")
+
+NO_ANSWER = "No answer yet: put yours in place of the three dots."
+NOT_JUDGED = "A proof is not judged here: compare yours with the solution."
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An answer that people give and that is wrong, with what to say to it.
+
+    Attributes:
+        answer: makes the wrong answer. Where a value is asked for, it takes nothing and returns the value; where a
+            function is asked for, it is the wrong function itself.
+        message: what went wrong, without the right answer: the axis, the scale, the step that is missing.
+    """
+
+    answer: Callable[..., Any]
+    message: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments that a function of the reader is tried on.
+
+    Attributes:
+        name: what is special about them, as in "more keys than queries"; the verdict says it.
+        arguments: the positional arguments.
+        named: the named ones.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    named: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """What is asked for, and how answers are judged.
+
+    Attributes:
+        label: the label of the exercise on its page.
+        level: one of ``LEVELS``.
+        goals: the objectives of the chapter that it serves, counted from 1.
+        right: makes the right answer: takes nothing and returns a value, or is the right function itself where
+            ``cases`` are given. None: nothing that a machine could judge.
+        mistakes: wrong answers that are recognized.
+        cases: makes what a function is tried on. None: a value is asked for.
+        axes: names of the axes of the answer, as in ``("T", "D_v")``, for messages.
+        choices: the words that an answer may consist of. Empty: numbers are asked for.
+        tolerance: largest difference of an entry.
+        remark: what to say to a right answer.
+    """
+
+    label: str
+    level: str
+    goals: tuple[int, ...]
+    right: Callable[..., Any] | None = None
+    mistakes: tuple[Mistake, ...] = ()
+    cases: Callable[[], Iterable[Case]] | None = None
+    axes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    tolerance: float = 1e-6
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an answer. In an ``if`` it is true where the answer is right.
+
+    Attributes:
+        label: the exercise.
+        right: True or False; None where there was nothing to judge.
+        message: what to say to the reader.
+    """
+
+    label: str
+    right: bool | None
+    message: str
+
+    def __bool__(self) -> bool:
+        return self.right is True
+
+    def __repr__(self) -> str:
+        start = {True: "Right.", False: "Not yet.", None: ""}[self.right]
+        return f"{start} {self.message}".strip()
+
+    def _repr_html_(self) -> str:
+        """A paragraph, which breaks its lines on a phone; text would not."""
+        return (
+            f'<p class="verdict">{html.escape(repr(self), quote=False)}</p>'
+        )
+
+
+def judge(exercise: Exercise, answer: Any) -> Verdict:
+    """Compare an answer with the right one, then with the mistakes, then look for what else it could be."""
+    if answer is ...:
+        return Verdict(exercise.label, None, NO_ANSWER)
+    if exercise.right is None:
+        return Verdict(exercise.label, None, NOT_JUDGED)
+    if exercise.cases is not None:
+        fault = _fault_of_function(exercise, answer)
+    elif exercise.choices:
+        fault = _fault_of_words(exercise, answer)
+    else:
+        fault = _fault_of_value(exercise, answer)
+    if fault is None:
+        return Verdict(exercise.label, True, exercise.remark)
+    return Verdict(exercise.label, False, fault)
+
+
+# ---- values --------------------------------------------------------------------------
+
+
+def _array(answer: Any) -> np.ndarray | None:
+    """An answer as an array of numbers; None if it is none."""
+    if hasattr(answer, "detach"):  # a tensor of PyTorch
+        answer = answer.detach().cpu()
+    if (
+        answer is None
+        or isinstance(answer, (str, bytes))
+        or callable(answer)
+    ):
+        return None
+    try:
+        array = np.asarray(answer)
+        if array.dtype == object:  # fractions, say
+            array = array.astype(float)
+    except (TypeError, ValueError):
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+def _same(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
+    return one.shape == other.shape and np.allclose(
+        one, other, rtol=tolerance, atol=tolerance, equal_nan=True
+    )
+
+
+def _fault_of_value(exercise: Exercise, answer: Any) -> str | None:
+    assert exercise.right is not None
+    wanted = np.asarray(exercise.right())
+    given = _array(answer)
+    if given is None:
+        kind = "a number" if not wanted.shape else "numbers"
+        return f"The answer is {kind}; yours is {_kind(answer)}."
+    if _same(given, wanted, exercise.tolerance):
+        return None
+    for mistake in exercise.mistakes:
+        wrong = np.asarray(mistake.answer())
+        if _same(given, wrong, exercise.tolerance):
+            return mistake.message
+    return describe(given, wanted, exercise.axes)
+
+
+def _kind(answer: Any) -> str:
+    if answer is None:
+        return "None; does a return or an assignment miss?"
+    if isinstance(answer, str):
+        return "a text"
+    if callable(answer):
+        return "a function; call it, and hand over what it returns"
+    if isinstance(answer, Sequence):
+        return "a list whose rows do not have the same length, or hold no numbers"
+    return f"of the type {type(answer).__name__}"
+
+
+def describe(
+    given: np.ndarray, wanted: np.ndarray, axes: tuple[str, ...] = ()
+) -> str:
+    """Say how an array differs from the one that is wanted, without a number of the latter."""
+    if given.shape != wanted.shape:
+        return _shapes(given, wanted, axes)
+    if np.isnan(given).any() and not np.isnan(wanted).any():
+        return "There is a NaN in it: somewhere 0 is divided by 0, or a row has no entry left."
+    if _same(given, np.asarray(-wanted), 1e-9):
+        return "The sign is wrong everywhere, the size is right."
+    if given.ndim > 1:
+        for axis, name in _named_axes(given.ndim, axes):
+            if _reordered(given, wanted, axis):
+                return f"The right entries, in another order along {name}."
+    if (factor := _factor(given, wanted)) is not None:
+        return (
+            f"All entries are off by one and the same factor, and are too {'large' if factor > 1 else 'small'}. "
+            "Which scale was forgotten, or taken twice?"
+        )
+    shift = given - wanted
+    if shift.size > 1 and np.allclose(
+        shift, shift.flat[0], rtol=0, atol=1e-9
+    ):
+        return "All entries are off by one and the same number, which was added."
+    if np.allclose(given, wanted, rtol=0.02, atol=5e-3):
+        return "Close: give more digits, or let the machine work out the fractions."
+    if not given.shape:
+        return (
+            f"The number is too {'large' if given > wanted else 'small'}."
+        )
+    wrong = ~np.isclose(given, wanted, rtol=1e-6, atol=1e-6)
+    place = np.argwhere(wrong)[0]
+    where = ", ".join(
+        f"{name} = {n}"
+        for (_, name), n in zip(
+            _named_axes(given.ndim, axes), place.tolist(), strict=True
+        )
+    )
+    return (
+        f"{int(wrong.sum())} of {wrong.size} entries are not right. "
+        f"Look at the first of them, at {where} (counted from 0)."
+    )
+
+
+def _named_axes(
+    number: int, axes: tuple[str, ...]
+) -> list[tuple[int, str]]:
+    if len(axes) == number:
+        return list(enumerate(axes))
+    return [(n, f"axis {n}") for n in range(number)]
+
+
+def _shapes(
+    given: np.ndarray, wanted: np.ndarray, axes: tuple[str, ...]
+) -> str:
+    told = f"It has the shape {given.shape}"
+    names = f"({', '.join(axes)})" if len(axes) == wanted.ndim else ""
+    asked = f"; asked for is {names or 'the shape'} = {wanted.shape}"
+    if not wanted.shape:
+        return f"{told}; asked for is one number."
+    if given.ndim == wanted.ndim >= 2 and given.shape == (
+        *wanted.shape[:-2],
+        wanted.shape[-1],
+        wanted.shape[-2],
+    ):
+        return f"{told}{asked}. The last two axes are swapped: a transpose is missing, or one too many."
+    if given.size == wanted.size:
+        return f"{told}{asked}. The number of entries is right: an axis is missing, or two were merged."
+    if given.ndim == wanted.ndim:
+        wrong = [
+            name
+            for n, name in _named_axes(wanted.ndim, axes)
+            if given.shape[n] != wanted.shape[n]
+        ]
+        return f"{told}{asked}. Look at {' and '.join(wrong)}."
+    return f"{told}{asked}."
+
+
+def _reordered(given: np.ndarray, wanted: np.ndarray, axis: int) -> bool:
+    """Whether the slices along an axis are the same ones in another order."""
+
+    def sorted_slices(x: np.ndarray) -> np.ndarray:
+        rows = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+        rows = rows.round(9) + 0.0
+        return rows[np.lexsort(rows.T[::-1])]
+
+    return np.allclose(
+        sorted_slices(given), sorted_slices(wanted), rtol=0, atol=1e-8
+    )
+
+
+def _factor(given: np.ndarray, wanted: np.ndarray) -> float | None:
+    """The number that all entries are too large by, if there is one."""
+    there = np.abs(wanted) > 1e-9
+    if (
+        wanted.size < 2
+        or there.sum() < 2
+        or (np.abs(given[~there]) > 1e-9).any()
+    ):
+        return None
+    ratios = (given[there] / wanted[there]).astype(float)
+    first = float(ratios[0])
+    if first <= 0 or math.isclose(first, 1, rel_tol=1e-9):
+        return None
+    return first if np.allclose(ratios, first, rtol=1e-6) else None
+
+
+# ---- words ---------------------------------------------------------------------------
+
+
+def _words(answer: Any) -> tuple[str, ...] | None:
+    if isinstance(answer, str):
+        answer = [answer]
+    if not isinstance(answer, Iterable):
+        return None
+    found = list(answer)
+    if not all(isinstance(word, str) for word in found):
+        return None
+    return tuple(word.strip().lower() for word in found)
+
+
+def _fault_of_words(exercise: Exercise, answer: Any) -> str | None:
+    assert exercise.right is not None
+    wanted, given = _words(exercise.right()), _words(answer)
+    assert wanted is not None
+    known = ", ".join(f'"{choice}"' for choice in exercise.choices)
+    if given is None:
+        return f"The answer is made of these words: {known}."
+    if unknown := [word for word in given if word not in exercise.choices]:
+        return (
+            f'"{unknown[0]}" is none of the words to choose from: {known}.'
+        )
+    if len(given) != len(wanted):
+        return f"There are {len(given)} words; asked for are {len(wanted)}."
+    if given == wanted:
+        return None
+    for mistake in exercise.mistakes:
+        if given == _words(mistake.answer()):
+            return mistake.message
+    wrong = [n for n, word in enumerate(given) if word != wanted[n]]
+    if len(given) == 1:
+        return "It is another one."
+    return f"{len(given) - len(wrong)} of {len(given)} are right. Look at number {wrong[0] + 1} again."
+
+
+# ---- functions -----------------------------------------------------------------------
+
+
+def _copies(case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return copy.deepcopy(case.arguments), copy.deepcopy(case.named)
+
+
+def _fault_of_function(exercise: Exercise, answer: Any) -> str | None:
+    assert exercise.right is not None
+    assert exercise.cases is not None
+    if not callable(answer):
+        return f"The answer is a function; yours is {_kind(answer)}. Hand over its name, without brackets."
+    cases = list(exercise.cases())
+    given: list[np.ndarray] = []
+    for case in cases:
+        arguments, named = _copies(case)
+        try:
+            result = answer(*arguments, **named)
+        except Exception as error:
+            told = str(error).splitlines()[0] if str(error) else ""
+            return f"With {case.name} it stopped: {type(error).__name__}: {told}"
+        if _changed((arguments, named), (case.arguments, case.named)):
+            return f"With {case.name} it changed its own input; work on a copy."
+        array = _array(result)
+        if array is None:
+            return f"With {case.name} it returned something that is {_kind(result)}."
+        given.append(array)
+    wanted = [_called(exercise.right, case) for case in cases]
+    good = [
+        _same(one, other, exercise.tolerance)
+        for one, other in zip(given, wanted, strict=True)
+    ]
+    if all(good):
+        return None
+    for mistake in exercise.mistakes:
+        wrong = [_called(mistake.answer, case) for case in cases]
+        if all(
+            _same(one, other, exercise.tolerance)
+            for one, other in zip(given, wrong, strict=True)
+        ):
+            return mistake.message
+    first = good.index(False)
+    right = [
+        case.name for case, fine in zip(cases, good, strict=True) if fine
+    ]
+    told = f"With {cases[first].name} it is wrong"
+    if right:
+        told += f", with {' and '.join(right)} right"
+    return f"{told}. {describe(given[first], wanted[first], exercise.axes)}"
+
+
+def _called(function: Callable[..., Any], case: Case) -> np.ndarray:
+    """What a function of ours returns. A mistake may be one that cannot answer: an empty array stands for that."""
+    arguments, named = _copies(case)
+    try:
+        return np.asarray(function(*arguments, **named))
+    except (ValueError, IndexError):
+        return np.empty(0)
+
+
+def _changed(one: Any, other: Any) -> bool:
+    if isinstance(one, (tuple, list)):
+        return any(map(_changed, one, other))
+    if isinstance(one, dict):
+        return any(_changed(one[name], other[name]) for name in one)
+    if isinstance(one, np.ndarray):
+        return not np.array_equal(
+            one, other, equal_nan=one.dtype.kind == "f"
+        )
+    if isinstance(one, numbers.Number):
+        return one != other
+    return False

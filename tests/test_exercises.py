@@ -1,0 +1,440 @@
+"""Every exercise: the right answer passes, each known mistake gets its own words, and no verdict gives the answer away."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from attention_in_detail import exercises
+from attention_in_detail.exercises import (
+    CHAPTERS,
+    LEVELS,
+    Case,
+    Exercise,
+    Mistake,
+    check,
+    exercises_of,
+)
+from attention_in_detail.exercises.judging import (
+    NO_ANSWER,
+    NOT_JUDGED,
+    describe,
+    judge,
+)
+from tests.extension_support import ROOT
+
+ALL = [
+    pytest.param(chapter, one, id=one.label)
+    for chapter in CHAPTERS
+    for one in exercises_of(chapter)
+]
+JUDGED = [one for one in ALL if one.values[1].right is not None]
+WRONG = [
+    pytest.param(one, n, id=f"{one.label}-{n}")
+    for chapter in CHAPTERS
+    for one in exercises_of(chapter)
+    for n in range(len(one.mistakes))
+]
+each_chapter = pytest.mark.parametrize("chapter", CHAPTERS)
+
+
+def right_answer(exercise):
+    return exercise.right if exercise.cases else exercise.right()
+
+
+def wrong_answer(exercise, n):
+    answer = exercise.mistakes[n].answer
+    return answer if exercise.cases else answer()
+
+
+def source(chapter):
+    cells = json.loads(
+        (ROOT / f"notebooks/{chapter}.ipynb").read_text("utf8")
+    )["cells"]
+    return [("".join(c["source"]), c["cell_type"]) for c in cells]
+
+
+def text(chapter):
+    return "\n\n".join(
+        cell for cell, kind in source(chapter) if kind == "markdown"
+    )
+
+
+# ---- the exercises of the book ----
+
+
+@pytest.mark.parametrize(("chapter", "exercise"), JUDGED)
+def test_the_right_answer_is_right(chapter, exercise):
+    verdict = check(exercise.label, right_answer(exercise))
+    assert verdict.right is True, verdict
+    assert verdict.message == exercise.remark
+
+
+@pytest.mark.parametrize(("exercise", "n"), WRONG)
+def test_a_known_mistake_gets_its_own_words(exercise, n):
+    verdict = check(exercise.label, wrong_answer(exercise, n))
+    assert verdict.right is False
+    assert verdict.message == exercise.mistakes[n].message
+
+
+@pytest.mark.parametrize(("chapter", "exercise"), JUDGED)
+def test_two_mistakes_at_least_are_known_and_told_apart(chapter, exercise):
+    messages = [one.message for one in exercise.mistakes]
+    assert len(set(messages)) == len(messages) >= 2
+
+
+@pytest.mark.parametrize(("chapter", "exercise"), ALL)
+def test_an_exercise_says_what_it_is_for(chapter, exercise):
+    goals = re.search(r":class: objectives\n((?:- .*\n)+)", text(chapter))
+    number = goals[1].count("\n")
+    assert exercise.level in LEVELS
+    assert exercise.goals
+    assert set(exercise.goals) <= set(range(1, number + 1))
+    # Nothing to judge only where something is to be proved or explained.
+    if exercise.right is None:
+        assert exercise.level in ("prove", "explain")
+
+
+@each_chapter
+def test_the_exercises_of_a_chapter_cover_its_goals(chapter):
+    found = exercises_of(chapter)
+    goals = re.search(r":class: objectives\n((?:- .*\n)+)", text(chapter))
+    served = {goal for one in found for goal in one.goals}
+    assert served == set(range(1, goals[1].count("\n") + 1))
+    assert len(found) >= 5
+    levels = {one.level for one in found}
+    assert {"by hand", "implement"} <= levels
+    assert levels & {"prove", "explain"}
+    assert levels & {"break it", "measure"}
+
+
+@each_chapter
+def test_the_page_and_the_module_list_the_same(chapter):
+    """In the same order, with level, goals, a hint and, where there is something to judge, the cell that judges it."""
+    page = text(chapter)
+    blocks = re.findall(
+        r":::\{exercise\} .*\n:label: (\S+)\n\n(.*)\n", page
+    )
+    found = exercises_of(chapter)
+    assert [label for label, _ in blocks] == [one.label for one in found]
+    for one, (_, first) in zip(found, blocks, strict=True):
+        goals = " and ".join(map(str, one.goals))
+        name = "goal" if len(one.goals) == 1 else "goals"
+        assert first == f"*{one.level.capitalize()}, {name} {goals}.*"
+    hints = re.findall(
+        r":::\{admonition\} Hint for .*\n:class: dropdown hint\n", page
+    )
+    assert len(hints) == len(found)
+    asked = [
+        re.search(r'check\("(ex-[\w-]+)", (.*)\)$', cell.strip())
+        for cell, kind in source(chapter)
+        if kind == "code" and "check(" in cell
+    ]
+    assert [one[1] for one in asked] == [
+        one.label for one in found if one.right is not None
+    ]
+    # Nobody's answer stands in the cells.
+    assert {one[2] for one in asked} == {"..."}
+
+
+def solutions(chapter):
+    """The code at the end of each solution, which gives the answer and has it judged."""
+    return {
+        label: code
+        for label, body in re.findall(
+            r":::\{solution\} (\S+)\n(.*?)\n:::", text(chapter), re.DOTALL
+        )
+        for code in re.findall(r"```python\n(.*?)```", body, re.DOTALL)
+        if "check(" in code
+    }
+
+
+@each_chapter
+def test_each_solution_passes_its_own_check(chapter, capsys):
+    """Run in the chapter, as a reader would: after all its cells."""
+    there: dict = {}
+    for cell, kind in source(chapter):
+        if kind == "code":
+            exec(cell, there)
+    found = solutions(chapter)
+    judged = [one for one in exercises_of(chapter) if one.right is not None]
+    assert list(found) == [one.label for one in judged]
+    for one in judged:
+        *lines, last = found[one.label].rstrip().splitlines()
+        given = dict(there)
+        exec("\n".join(lines), given)
+        verdict = eval(last, given)
+        assert verdict.right is True, (one.label, verdict)
+        assert verdict.label == one.label
+
+
+def numbers_of(value):
+    return {f"{float(x):.6g}" for x in np.asarray(value).ravel()}
+
+
+@pytest.mark.parametrize(("exercise", "n"), WRONG)
+def test_no_verdict_gives_the_answer_away(exercise, n):
+    message = check(exercise.label, wrong_answer(exercise, n)).message
+    if exercise.choices or exercise.cases:
+        assert len(message) > 20
+        return
+    said = set(re.findall(r"-?\d+(?:\.\d+)?", message))
+    assert not said & (numbers_of(exercise.right()) - {"0", "1"})
+
+
+def test_the_data_are_those_of_the_chapters():
+    from attention_in_detail.exercises import attention, multi_head
+
+    there: dict = {}
+    for cell, kind in source("02_attention"):
+        if kind == "code" and ("import" in cell or "keys = np" in cell):
+            exec(cell, there)
+            if "keys = np" in cell:
+                break
+    assert np.array_equal(there["keys"], attention.KEYS)
+    assert np.array_equal(there["values"], attention.VALUES)
+    assert there["unit"] == attention.UNIT
+    there = {}
+    for cell, kind in source("05_multi_head"):
+        if kind == "code":
+            exec(cell, there)
+            if "by_hand =" in cell:
+                break
+    assert np.array_equal(there["X"], multi_head.TOKENS)
+    for name, array in there["by_hand"].arrays().items():
+        assert np.array_equal(array, getattr(multi_head.BY_HAND, name))
+
+
+# ---- judging ----
+
+ASKED = Exercise(
+    "ex-small",
+    "by hand",
+    (1,),
+    lambda: np.array([[1.0, 2, 3], [4, 5, 7]]),
+    (Mistake(lambda: np.zeros((2, 3)), "All zero."),),
+    axes=("T", "S"),
+)
+
+
+def told(answer, exercise=ASKED):
+    verdict = judge(exercise, answer)
+    assert verdict.right is False
+    assert not verdict
+    assert repr(verdict) == f"Not yet. {verdict.message}"
+    return verdict.message
+
+
+W = ASKED.right()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (W.T, "The last two axes are swapped"),
+        (W.ravel(), "an axis is missing, or two were merged"),
+        (W[:1], r"asked for is \(T, S\) = \(2, 3\). Look at T.$"),
+        (W[:, :2], "Look at S.$"),
+        (-W, "The sign is wrong everywhere"),
+        (W[::-1], "in another order along T"),
+        (W[:, ::-1], "in another order along S"),
+        (W * 3, "one and the same factor, and are too large"),
+        (W / 3, "one and the same factor, and are too small"),
+        (W + 1.5, "one and the same number"),
+        (
+            W + np.array([[0.001, 0, 0], [0, 0, 0]]),
+            "Close: give more digits",
+        ),
+        (
+            W + np.array([[0, 0, 0], [0, 1, 2]]),
+            r"2 of 6 entries are not right. Look at the first of them, at T = 1, S = 1",
+        ),
+        (W * np.nan, "There is a NaN"),
+        (np.zeros((2, 3)), "All zero."),
+        (3.0, r"shape \(\); asked for"),
+        (None, "yours is None"),
+        ("seven", "yours is a text"),
+        (np.sum, "yours is a function; call it"),
+        ([[1, 2], [3]], "rows do not have the same length"),
+        (object(), "yours is of the type object"),
+    ],
+)
+def test_what_is_wrong_with_numbers_is_said(answer, words):
+    assert re.search(words, told(answer))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        W,
+        W.tolist(),
+        tuple(map(tuple, W.tolist())),
+        torch.tensor(W),
+        torch.tensor(W, requires_grad=True),
+        W.astype(np.float32),
+        [[Fraction(1), 2, 3], [4, 5, Fraction(14, 2)]],
+        W + 1e-8,
+    ],
+    ids=str,
+)
+def test_numbers_may_come_in_any_form(answer):
+    assert judge(ASKED, answer).right is True
+
+
+def test_a_verdict_is_a_paragraph_on_a_page():
+    verdict = judge(FUNCTION, failing_with_marks)
+    assert "<b>" in repr(verdict)
+    assert (
+        verdict._repr_html_()
+        == '<p class="verdict">Not yet. With one row it stopped: ValueError: &lt;b&gt; &amp;</p>'
+    )
+
+
+def failing_with_marks(x):
+    raise ValueError("<b> &")
+
+
+def test_one_number():
+    asked = Exercise("ex-one", "by hand", (1,), lambda: 5.0)
+    assert judge(asked, 5)
+    assert told(7, asked) == "The number is too large."
+    assert told(3, asked) == "The number is too small."
+    assert told(-5, asked).startswith("The sign")
+    assert told([5], asked).endswith("asked for is one number.")
+    assert told(5.01, asked).startswith("Close")
+
+
+def test_nothing_is_said_of_no_answer_and_of_a_proof():
+    verdict = judge(ASKED, ...)
+    assert (verdict.right, repr(verdict)) == (None, NO_ANSWER)
+    assert not verdict
+    verdict = judge(Exercise("ex-p", "prove", (1,)), "because")
+    assert (verdict.right, verdict.message) == (None, NOT_JUDGED)
+
+
+WORDS = Exercise(
+    "ex-words",
+    "break it",
+    (1,),
+    lambda: ("yes", "no", "no"),
+    (Mistake(lambda: ("no", "no", "no"), "Never?"),),
+    choices=("yes", "no"),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (["no", "no", "no"], "Never?"),
+        (["yes", "yes", "no"], "2 of 3 are right. Look at number 2 again."),
+        (["yes"], "There are 1 words; asked for are 3."),
+        (["yes", "maybe", "no"], '"maybe" is none of the words'),
+        ([1, 2, 3], 'made of these words: "yes", "no"'),
+        (5, "made of these words"),
+    ],
+)
+def test_what_is_wrong_with_words_is_said(answer, words):
+    assert words in told(answer, WORDS)
+
+
+def test_words_may_come_in_any_form():
+    assert judge(WORDS, (" Yes", "NO", "no "))
+    one = Exercise(
+        "ex-w", "measure", (1,), lambda: "yes", choices=("yes", "no")
+    )
+    assert judge(one, "Yes")
+    assert told("no", one) == "It is another one."
+
+
+def doubled(x):
+    return 2 * x
+
+
+def cases():
+    yield Case("one row", (np.ones((1, 3)),))
+    yield Case("two rows", (np.array([[1.0, 2], [3, 5]]),))
+
+
+FUNCTION = Exercise(
+    "ex-function",
+    "implement",
+    (1,),
+    doubled,
+    (Mistake(lambda x: x, "As it was."),),
+    cases=cases,
+    axes=("T", "D"),
+)
+
+
+def changing(x):
+    x *= 2
+    return x
+
+
+def failing(x):
+    raise ValueError(f"no {x.shape}\nmore")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda x: x, "As it was."),
+        (lambda x: x.T * 2, "With one row it is wrong"),
+        (
+            lambda x: 2 * x if len(x) == 1 else 2 * x[::-1],
+            "With two rows it is wrong, with one row right. The right entries, in another order along T.",
+        ),
+        (changing, "changed its own input"),
+        (failing, "With one row it stopped: ValueError: no (1, 3)"),
+        (lambda x: None, "With one row it returned something that is None"),
+        (lambda: 1, "With one row it stopped: TypeError"),
+        (W, "The answer is a function; yours is"),
+    ],
+)
+def test_what_is_wrong_with_a_function_is_said(answer, words):
+    message = told(answer, FUNCTION)
+    assert words in message
+    assert "\n" not in message
+
+
+def test_a_right_function_is_right():
+    assert judge(FUNCTION, lambda x: x + x)
+    assert judge(FUNCTION, lambda x: torch.tensor(x) * 2)
+
+
+def test_a_mistake_that_cannot_answer_is_no_answer_at_all():
+    fragile = Mistake(lambda x: x.reshape(7), "Seven.")
+    asked = Exercise(
+        "ex-f", "implement", (1,), doubled, (fragile,), cases=cases
+    )
+    assert told(lambda x: np.empty(0), asked) != "With one row it stopped"
+    assert judge(asked, doubled)
+
+
+def test_a_description_holds_no_wanted_number():
+    rng = np.random.default_rng(0)
+    wanted = rng.standard_normal((3, 4))
+    for given in (wanted + rng.standard_normal((3, 4)), wanted.T, -wanted):
+        said = re.findall(r"\d+\.\d+", describe(given, wanted))
+        assert said == []
+
+
+# ---- finding an exercise ----
+
+
+def test_an_unknown_label_is_one_clear_error():
+    with pytest.raises(
+        ValueError, match=r"did you mean 'ex-attention-blend'\?"
+    ):
+        check("ex-attention-blnd", 1)
+    with pytest.raises(ValueError, match="no exercise has the label"):
+        check("something", 1)
+    with pytest.raises(TypeError, match="label must be a text"):
+        check(7, 1)
+    with pytest.raises(ValueError, match="no exercises for '99_none'"):
+        exercises.exercises_of("99_none")
