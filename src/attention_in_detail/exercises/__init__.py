@@ -32,7 +32,12 @@ __all__ = [
 ]
 
 #: The modules, in the order of the chapters; one is imported when an exercise of it is asked for.
-CHAPTERS = {"02_attention": "attention", "05_multi_head": "multi_head"}
+CHAPTERS = {
+    "01_notation": "notation",
+    "02_attention": "attention",
+    "04_remarks": "remarks",
+    "05_multi_head": "multi_head",
+}
 
 
 def check_exercises_of(chapter: Any) -> None:
