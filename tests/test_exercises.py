@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from fractions import Fraction
@@ -18,7 +19,9 @@ from attention_in_detail.exercises import (
     Exercise,
     Mistake,
     check,
+    cross_attention,
     exercises_of,
+    multi_head,
 )
 from attention_in_detail.exercises.judging import (
     NO_ANSWER,
@@ -187,27 +190,49 @@ def test_no_verdict_gives_the_answer_away(exercise, n):
     assert not said & (numbers_of(exercise.right()) - {"0", "1"})
 
 
-def test_the_data_are_those_of_the_chapters():
-    from attention_in_detail.exercises import attention, multi_head
+# Chapter, a name there, the module and the name here. Numbers stand in both; nobody should have to look whether they agree.
+DATA = [
+    ("01_notation", "X", "notation", "TABLE"),
+    ("02_attention", "unit", "attention", "UNIT"),
+    ("02_attention", "keys", "attention", "KEYS"),
+    ("02_attention", "values", "attention", "VALUES"),
+    ("03_compatibility", "queries", "compatibility", "QUERY"),
+    ("03_compatibility", "keys", "compatibility", "KEYS"),
+    ("03_compatibility", "values", "compatibility", "VALUES"),
+    ("05_multi_head", "X", "multi_head", "TOKENS"),
+    ("07_cross_attention", "keys", "cross_attention", "KEYS"),
+    ("07_cross_attention", "values", "cross_attention", "VALUES"),
+]
 
+
+def after_first_cells(chapter, name):
+    """What a chapter's name stands for where it is first given."""
     there: dict = {}
-    for cell, kind in source("02_attention"):
-        if kind == "code" and ("import" in cell or "keys = np" in cell):
-            exec(cell, there)
-            if "keys = np" in cell:
-                break
-    assert np.array_equal(there["keys"], attention.KEYS)
-    assert np.array_equal(there["values"], attention.VALUES)
-    assert there["unit"] == attention.UNIT
-    there = {}
-    for cell, kind in source("05_multi_head"):
+    for cell, kind in source(chapter):
         if kind == "code":
             exec(cell, there)
-            if "by_hand =" in cell:
-                break
-    assert np.array_equal(there["X"], multi_head.TOKENS)
-    for name, array in there["by_hand"].arrays().items():
+            if name in there:
+                return there
+    raise AssertionError(f"{chapter} has no {name}")
+
+
+@pytest.mark.parametrize(("chapter", "name", "module", "ours"), DATA)
+def test_the_data_are_those_of_the_chapter(chapter, name, module, ours):
+    there = after_first_cells(chapter, name)[name]
+    here = getattr(
+        importlib.import_module(f"attention_in_detail.exercises.{module}"),
+        ours,
+    )
+    assert np.array_equal(there, here)
+
+
+def test_the_parameters_and_questions_are_those_of_the_chapters():
+    there = after_first_cells("05_multi_head", "by_hand")["by_hand"]
+    for name, array in there.arrays().items():
         assert np.array_equal(array, getattr(multi_head.BY_HAND, name))
+    there = after_first_cells("07_cross_attention", "queries")
+    rows = [there["french"].index(word) for word in ("rouge", "de")]
+    assert np.array_equal(there["queries"][rows], cross_attention.QUERIES)
 
 
 # ---- judging ----

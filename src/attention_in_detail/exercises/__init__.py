@@ -35,8 +35,11 @@ __all__ = [
 CHAPTERS = {
     "01_notation": "notation",
     "02_attention": "attention",
+    "03_compatibility": "compatibility",
     "04_remarks": "remarks",
     "05_multi_head": "multi_head",
+    "06_parallelism": "parallel",
+    "07_cross_attention": "cross_attention",
 }
 
 
