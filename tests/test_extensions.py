@@ -239,7 +239,7 @@ def built(tmp_path):
         nbformat.write(book, source / "chapter.ipynb")
         (source / "conf.py").write_text(
             f"import sys; sys.path.insert(0, {str(EXTENSIONS)!r})\n"
-            "extensions = ['myst_nb', 'notebook_figures']\n"
+            "extensions = ['myst_nb', 'notebook_figures']\nversion = copyright = '1'\n"
             "nb_execution_mode = 'off'\nroot_doc = 'chapter'\nnumfig = True\n"
         )
         done = subprocess.run(
@@ -252,6 +252,8 @@ def built(tmp_path):
                 "--keep-going",
                 "-b",
                 builder,
+                "-d",
+                "doctrees",
                 "source",
                 builder,
             ],
@@ -343,7 +345,7 @@ def test_a_book_has_the_drawing_for_a_light_page_alone(
     assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / builder).rglob("*.png")
     assert file.read_bytes() == base64.b64decode(picture)
-    if page:
+    if builder == "epub":
         (image,) = page.select("div.cell_output img")
         assert image["alt"] == WORDS
 

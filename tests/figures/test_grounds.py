@@ -63,9 +63,9 @@ def test_of_many_colours_those_of_areas_are_kept():
 
 def test_a_small_change_of_the_drawing_changes_little():
     """What the last digits of a computation may change: a cell takes the next colour of its map."""
-    weights = rows_of_weights(3, 12, 16, 16)
+    weights = rows_of_weights(3, 4, 12, 12)
     other = weights.copy()
-    other[4, 5] += 0.004 * np.eye(16)[3]
+    other[2, 5] += 0.004 * np.eye(12)[3]
     for one, two in zip(
         shown(head_grid(weights, maximum=1)),
         shown(head_grid(np.clip(other, 0, 1), maximum=1)),
@@ -73,6 +73,12 @@ def test_a_small_change_of_the_drawing_changes_little():
     ):
         assert (one != two).any()
         assert ((one - two) ** 2).mean() ** 0.5 < 0.25
+
+
+def test_fewer_colours_can_be_asked_for():
+    drawings = random_pair(8, 20, 30, 40)
+    _, palettes = shared_palette(drawings, 16)
+    assert [len(palette) for palette in palettes] == [16, 16]
 
 
 def test_a_png_says_its_palette_and_nothing_of_its_making():

@@ -23,15 +23,16 @@ NEAR_ENOUGH = 400
 
 
 def shared_palette(
-    drawings: list[np.ndarray],
+    drawings: list[np.ndarray], most: int = MOST
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the number of a colour for each pixel, and the colours of each drawing in that order.
 
     Args:
         drawings: the same picture in other inks, each (height, width, 3) of bytes.
+        most: how many colours a palette may have.
 
     Returns:
-        Numbers, (height, width), and for each drawing its palette, (n, 3), with n at most 256.
+        Numbers, (height, width), and for each drawing its palette, (n, 3), with n at most `most`.
     """
     shape = drawings[0].shape[:2]
     codes = np.zeros(shape, np.int64)
@@ -43,14 +44,14 @@ def shared_palette(
     )
     shifts = 8 * np.arange(3 * len(drawings))[::-1]
     colours = (found[:, None] >> shifts) & 255
-    kept, stands_for = _reduced(colours.astype(np.float32), counts)
+    kept, stands_for = _reduced(colours.astype(np.float32), counts, most)
     numbers = stands_for[place].astype(np.uint8).reshape(shape)
     palette = colours[kept].astype(np.uint8)
     return numbers, np.split(palette, len(drawings), axis=1)
 
 
 def _reduced(
-    colours: np.ndarray, counts: np.ndarray
+    colours: np.ndarray, counts: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which colours stay, in rising order, and for each colour the number of the one that stands for it.
 
@@ -60,7 +61,7 @@ def _reduced(
     kept = [int(counts.argmax())]
     nearest = np.zeros(len(colours), np.int64)
     off = ((colours - colours[kept[0]]) ** 2).sum(axis=1)
-    while len(kept) < MOST:
+    while len(kept) < most:
         worst = int((off * counts).argmax())
         if off[worst] * counts[worst] <= NEAR_ENOUGH:
             break

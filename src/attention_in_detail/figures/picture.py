@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ._grounds import as_png, shared_palette
+from ._grounds import MOST, as_png, shared_palette
 from .style import DARK, LIGHT, Length, drawing_style, inks
 
 PIXELS_PER_INCH = 96
@@ -53,6 +53,7 @@ class Picture(Figure):
             )
         self.text_alternative = text_alternative
         self._inks = inks()
+        self._most_colours = MOST
         self._draw_again: Callable[[], Picture] | None = None
         with drawing_style():
             super().__init__(

@@ -23,6 +23,8 @@ LARGEST = 100_000
 
 SCRIPT = "attention_viewer.js"
 
+FEW_COLOURS = 64
+
 
 class AttentionViewer:
     """A viewer of attention weights, together with the figure that stands for it where no script runs.
@@ -39,6 +41,8 @@ class AttentionViewer:
         self, attributes: dict[str, str], picture: Picture
     ) -> None:
         self.attributes, self.picture = attributes, picture
+        # A page holds the figure beside the viewer, and many lines that cross weigh much.
+        picture._most_colours = FEW_COLOURS
 
     @property
     def text_alternative(self) -> str:
