@@ -20,6 +20,7 @@ from tests.figures.reading import (
     GERMAN,
     causal_weights,
     rows_of_weights,
+    shown,
     words,
 )
 
@@ -242,8 +243,20 @@ def test_the_figure_is_that_of_lines_and_light():
     viewer = attention_viewer(
         rows_of_weights(6, 20, 20, sharpness=0.5), ["token"] * 20
     )
-    assert viewer.png() == viewer.picture.png()
-    assert len(viewer.png()) < 60_000
+    light = viewer.png()
+    assert light == viewer.picture.png()
+    usual = attention_lines(
+        rows_of_weights(6, 20, 20, sharpness=0.5),
+        query_tokens=["token"] * 20,
+        key_tokens=["token"] * 20,
+    )
+    assert len(light) < 0.7 * len(usual.png())
+    for image, drawing in zip(
+        shown(viewer.picture),
+        (viewer.picture, viewer.picture.on_dark()),
+        strict=True,
+    ):
+        assert ((image - drawing._pixels()) ** 2).mean() ** 0.5 < 3
 
 
 def test_the_same_call_gives_the_same_bytes():

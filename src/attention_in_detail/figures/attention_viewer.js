@@ -163,8 +163,7 @@
       const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
       const dark = 0.299 * red + 0.587 * green + 0.114 * blue > 127;
       if (dark === this.dark) return;
-      this.dark = dark;
-      this.viewer.classList.toggle("dark", dark);
+      this.viewer.classList.toggle("dark", (this.dark = dark));
       this.inkMaps();
     }
 
@@ -295,7 +294,7 @@
       return grid;
     }
 
-    // One pixel for each weight, queries down, keys across.
+    // One pixel for each weight, queries down, keys across; its colour is the opacity of one ink, which goes with the ground.
     drawMap(layer, head) {
       const { T, S } = this.weights;
       const canvas = make("canvas", { width: S, height: T, "aria-hidden": "true" });
@@ -303,7 +302,6 @@
       return canvas;
     }
 
-    // Its colour is the opacity of one ink, which goes with the ground.
     inkMaps() {
       const ink = this.dark ? [151, 193, 238] : [20, 70, 140];
       for (const [canvas, bytes] of this.maps) {

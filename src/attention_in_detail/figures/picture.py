@@ -137,7 +137,8 @@ class Picture(Figure):
                 drawing._pixels()
                 for drawing in drawings
                 if drawing is not None
-            ]
+            ],
+            self._most_colours,
         )
         dark = palettes[1].tobytes() if len(palettes) > 1 else None
         return as_png(numbers, palettes[0]), dark

@@ -23,7 +23,7 @@ LARGEST = 100_000
 
 SCRIPT = "attention_viewer.js"
 
-FEW_COLOURS = 64
+FEW_COLOURS = 32
 
 
 class AttentionViewer:
