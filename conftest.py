@@ -1,7 +1,7 @@
 """Make the re-execution of notebooks strict: what nbval lets pass, fails here.
 
 nbval compares texts. Beyond that, this file refuses a cell that was never run, a cell that asks to
-be left out, a figure whose pixels have moved, and a text alternative that has changed.
+be left out, a figure whose pixels have moved on a light or on a dark page, and a text alternative that has changed.
 
 In one place it is milder. A viewer of attention holds weights rounded to hundredths, and its figure,
 inside its HTML. A weight half-way between two hundredths can fall to either side, since the last
@@ -36,6 +36,8 @@ except ImportError:  # the unit tests need no nbval
 # Root mean square over all channels, of 255. One drawn line in a small figure is above 5; the same
 # figure drawn twice by one release of matplotlib is at 0.
 RMS_LIMIT = 0.5
+# The colours of a figure on a dark page, in its metadata.
+PALETTE = "dark_palette"
 # Options by which a cell can ask nbval not to compare, set by a tag or by a comment.
 ESCAPES = {"skip": True, "check": False}
 # A viewer: its weights, one byte each, and its figure.
@@ -73,12 +75,16 @@ def _images(outputs):
                 )
 
 
-def _pixels(encoded):
+def _pixels(encoded, palette=None):
+    """The pixels of an image, in the colours of another palette if one is given."""
     import numpy as np
     from PIL import Image
 
     text = encoded if isinstance(encoded, str) else "".join(encoded)
     with Image.open(io.BytesIO(base64.b64decode(text))) as image:
+        if palette is not None:
+            image.load()
+            image.putpalette(base64.b64decode(palette))
         return np.asarray(image.convert("RGBA"), dtype=float)
 
 
@@ -94,19 +100,35 @@ def image_difference(new_outputs, stored_outputs, pixels=True):
             return f"figure {number} is stored as {kept[0]} and was drawn as {drawn[0]}"
         # Another release of matplotlib may set its letters wider, and so make a figure higher.
         said, known = (
-            one[2] if pixels else {"alt": one[2].get("alt")}
+            {
+                key: value
+                for key, value in one[2].items()
+                if key == "alt" or (pixels and key != PALETTE)
+            }
             for one in (drawn, kept)
         )
         if said != known:
             return f"figure {number}: stored metadata {known}, now {said}"
         if not pixels:
             continue
-        ours, theirs = _pixels(drawn[1]), _pixels(kept[1])
-        if ours.shape != theirs.shape:
-            return f"figure {number}: stored size {theirs.shape[:2]}, now {ours.shape[:2]}"
-        rms = float(((ours - theirs) ** 2).mean() ** 0.5)
-        if rms > RMS_LIMIT:
-            return f"figure {number} differs from the stored one: RMS {rms:.2f} > {RMS_LIMIT}"
+        dark = [one[2].get(PALETTE) for one in (drawn, kept)]
+        if (dark[0] is None) != (dark[1] is None):
+            return f"figure {number}: only one of stored and drawn has inks for a dark page"
+        for where, palettes in (
+            ("", (None, None)),
+            (", on a dark page,", dark),
+        ):
+            ours, theirs = (
+                _pixels(one[1], palette)
+                for one, palette in zip(
+                    (drawn, kept), palettes, strict=True
+                )
+            )
+            if ours.shape != theirs.shape:
+                return f"figure {number}: stored size {theirs.shape[:2]}, now {ours.shape[:2]}"
+            rms = float(((ours - theirs) ** 2).mean() ** 0.5)
+            if rms > RMS_LIMIT:
+                return f"figure {number}{where} differs from the stored one: RMS {rms:.2f} > {RMS_LIMIT}"
     return None
 
 

@@ -181,7 +181,7 @@ def test_captions_of_the_layers():
     twin = patterns(DOG.tokens)["same word"]
     strongest = DOG.weights[0, 8].argmax(-1)
     assert twin[np.arange(17), strongest].sum() == 4
-    # layer 2: [CLS] is the darkest column of all maps
+    # layer 2: [CLS] is the strongest column of all maps
     assert not DOG.weights[2].mean(-2).argmax(-1).any()
     # ten dots of L2H9 lie on the word of the query, elsewhere
     strongest = DOG.weights[2, 9].argmax(-1)

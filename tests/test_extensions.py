@@ -10,6 +10,7 @@ import textwrap
 import types
 
 import nbformat
+import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
@@ -231,7 +232,9 @@ def png():
 def built(tmp_path):
     """Build a book of one notebook that shows one picture; return what Sphinx says and the page."""
 
-    def build(metadata, cell_metadata=None):
+    def build(
+        metadata, cell_metadata=None, picture_data=None, builder="html"
+    ):
         book = nbformat.v4.new_notebook(
             metadata={"language_info": {"name": "python"}}
         )
@@ -241,7 +244,10 @@ def built(tmp_path):
         picture.outputs = [
             nbformat.v4.new_output(
                 "execute_result",
-                data={"image/png": png(), "text/plain": "Figure: words"},
+                data={
+                    "image/png": picture_data or png(),
+                    "text/plain": "Figure: words",
+                },
                 metadata={"image/png": metadata} if metadata else {},
                 execution_count=1,
             )
@@ -252,7 +258,7 @@ def built(tmp_path):
         nbformat.write(book, source / "chapter.ipynb")
         (source / "conf.py").write_text(
             f"import sys; sys.path.insert(0, {str(EXTENSIONS)!r})\n"
-            "extensions = ['myst_nb', 'notebook_figures']\n"
+            "extensions = ['myst_nb', 'notebook_figures']\nversion = copyright = '1'\n"
             "nb_execution_mode = 'off'\nroot_doc = 'chapter'\nnumfig = True\n"
         )
         done = subprocess.run(
@@ -263,15 +269,20 @@ def built(tmp_path):
                 "-q",
                 "-W",
                 "--keep-going",
+                "-b",
+                builder,
+                "-d",
+                "doctrees",
                 "source",
-                "html",
+                builder,
             ],
             cwd=tmp_path,
             capture_output=True,
             text=True,
         )
-        page = (tmp_path / "html" / "chapter.html").read_text("utf8")
-        return done, BeautifulSoup(page, "html.parser")
+        pages = [*(tmp_path / builder).glob("chapter.*html")]
+        text = pages[0].read_text("utf8") if pages else ""
+        return done, BeautifulSoup(text, "html.parser")
 
     return build
 
@@ -301,6 +312,62 @@ def test_words_and_size_of_a_picture_reach_the_page(built, caption):
     if caption:
         assert caption in page.figure.figcaption.get_text()
         assert words.find_previous_sibling("figure") is page.figure
+
+
+def two_drawings():
+    """A PNG, white above and black below, and the palette that makes it black above and white below."""
+    image = Image.new("P", (4, 2), 0)
+    image.putpalette([255, 255, 255, 0, 0, 0])
+    image.paste(1, (0, 1, 4, 2))
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True)
+    palette = base64.b64encode(bytes([0, 0, 0, 255, 255, 255])).decode()
+    return base64.b64encode(stream.getvalue()).decode(), palette
+
+
+@pytest.mark.parametrize("caption", [None, "What to see."])
+def test_a_figure_drawn_twice_has_two_pictures_of_which_one_is_hidden(
+    built, tmp_path, caption
+):
+    figure = {"mystnb": {"figure": {"caption": caption, "name": "fig-a"}}}
+    picture, palette = two_drawings()
+    about = {"alt": WORDS, "width": 2, "height": 1, "dark_palette": palette}
+    done, page = built(about, figure if caption else None, picture)
+    assert done.returncode == 0, done.stderr
+    light, dark = page.select("div.cell_output img")
+    assert light["alt"] == dark["alt"] == WORDS
+    for image, name in ((light, "on-light"), (dark, "on-dark")):
+        assert name in image["class"]
+        assert (image["width"], image["height"]) == ("2", "1")
+        assert image["loading"] == "lazy"
+    assert "hidden" in dark.attrs
+    assert "hidden" not in light.attrs
+    assert light.find_next_sibling() is dark
+    colours = []
+    for image in (light, dark):
+        with Image.open(tmp_path / "html" / image["src"]) as file:
+            colours.append(np.asarray(file.convert("L")))
+    np.testing.assert_array_equal(colours[0], [[255] * 4, [0] * 4])
+    np.testing.assert_array_equal(colours[1], [[0] * 4, [255] * 4])
+    # One text alternative below both.
+    (words,) = page.select("details.figure-in-words")
+    assert dark.find_next("details") is words
+
+
+@pytest.mark.parametrize("builder", ["epub", "latex"])
+def test_a_book_has_the_drawing_for_a_light_page_alone(
+    built, tmp_path, builder
+):
+    picture, palette = two_drawings()
+    about = {"alt": WORDS, "width": 2, "height": 1, "dark_palette": palette}
+    done, page = built(about, None, picture, builder)
+    assert done.returncode == 0, done.stderr
+    folder = "_images" if builder == "epub" else "."
+    (file,) = (tmp_path / builder / folder).glob("*.png")
+    assert file.read_bytes() == base64.b64decode(picture)
+    if builder == "epub":
+        (image,) = page.select("div.cell_output img")
+        assert image["alt"] == WORDS
 
 
 def test_a_picture_without_words_stops_the_build(built):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import io
 import json
 import linecache
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from PIL import Image
 
 from tests.extension_support import ROOT, extension, loaded
 
@@ -502,6 +504,11 @@ def test_what_shows_itself_is_shown_in_its_forms():
     data, metadata = shell.forms_of(picture)
     assert data["image/png"].startswith("iVBOR")
     assert metadata["image/png"]["alt"] == picture.text_alternative
+    with Image.open(io.BytesIO(base64.b64decode(data[shell.DARK]))) as dark:
+        np.testing.assert_array_equal(
+            np.asarray(dark.convert("RGB"))[0, 0], [0x12] * 3
+        )
+    assert shell.DARK not in shell.forms_of(3)[0]
     data, _ = shell.forms_of(show_source(attention))
     assert data["text/markdown"].startswith("```python\n@checked")
     assert data["text/plain"].startswith("@checked")

@@ -130,13 +130,15 @@ def test_each_viewer_has_its_data_and_its_picture(site):
     assert len(found) == len(HEADS)
     for viewer, tag in zip(viewers(), found, strict=True):
         assert tag.attrs == viewer.attributes
-        (image,) = tag.find_all("img")
-        assert image["alt"] == viewer.text_alternative
-        assert (int(image["width"]), int(image["height"])) == (
-            viewer.picture.css_width,
-            viewer.picture.css_height,
-        )
-        assert (site / image["src"]).read_bytes() == viewer.png()
+        light, dark = tag.find_all("img")
+        for image in (light, dark):
+            assert image["alt"] == viewer.text_alternative
+            assert (int(image["width"]), int(image["height"])) == (
+                viewer.picture.css_width,
+                viewer.picture.css_height,
+            )
+        assert (site / light["src"]).read_bytes() == viewer.png()
+        assert "hidden" in dark.attrs
 
 
 def test_captions_numbers_words_and_references_are_those_of_a_figure(site):

@@ -10,7 +10,7 @@ and the browser lays out the whole page. It is made to measure each when the rea
 one that scrolls until then.
 
 ``light_theme``: light or dark is decided before anything is drawn. (The theme decides once the page is there, and then the text
-gets another size, so everything moves.) Without scripts a page is light.
+gets another size, so everything moves.) Without scripts a page is light, and it is light on paper.
 
 ``light_images``: all pictures but the first wait until the reader comes near. They have a size, so nothing moves when they
 come, and browsers fetch all of them before they print.
@@ -52,6 +52,12 @@ CHOICE = 'document.documentElement.dataset.theme = localStorage.getItem("theme")
 DECISION = (
     'if (document.documentElement.dataset.theme === "auto") document.documentElement.dataset.theme = '
     'matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";'
+)
+# Paper is light, whatever the screen is: ink in the colours of a dark page can hardly be read there.
+PAPER = (
+    "{ const page = document.documentElement.dataset; let shown; "
+    'addEventListener("beforeprint", () => { shown = page.theme; page.theme = "light"; }); '
+    'addEventListener("afterprint", () => { page.theme = shown; }); }'
 )
 # In the theme's script: what it does to each table and listing.
 MEASURED = "{e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1}"
@@ -115,7 +121,7 @@ def with_light_theme(page: str) -> str:
     if AUTO not in page:
         return page
     page = page.replace(AUTO, 'data-theme="light"', 1)
-    return page.replace(CHOICE, f"{CHOICE}\n    {DECISION}", 1)
+    return page.replace(CHOICE, f"{CHOICE}\n    {DECISION}\n    {PAPER}", 1)
 
 
 def with_light_images(page: str) -> str:

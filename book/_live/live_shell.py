@@ -32,6 +32,8 @@ FORMS = {
     "image/svg+xml": "_repr_svg_",
     "image/png": "_repr_png_",
 }
+# A drawing for a dark page, beside the one for a light page. Only pages know this name.
+DARK = "image/png; dark"
 
 Send = Callable[[str], None]
 
@@ -95,7 +97,19 @@ def forms_of(value: Any) -> tuple[dict[str, str], dict[str, Any]]:
     for form, made in data.items():
         if isinstance(made, bytes):
             data[form] = base64.b64encode(made).decode("ascii")
+    palette = metadata.get("image/png", {}).get("dark_palette")
+    if palette is not None:
+        data[DARK] = on_dark(data["image/png"], palette)
     return data, metadata
+
+
+def on_dark(png: str, palette: str) -> str:
+    """A picture of the book in its inks for a dark page; the package, which made the picture, knows how."""
+    module = importlib.import_module("attention_in_detail.figures._palette")
+    made = module.with_palette(
+        base64.b64decode(png), base64.b64decode(palette)
+    )
+    return base64.b64encode(made).decode("ascii")
 
 
 def prepare() -> None:

@@ -107,33 +107,48 @@ function marked(text, stored) {
 const inWords = (alt) =>
   element("details", { class: "figure-in-words" }, element("summary", {}, "This figure in words"), element("p", {}, alt));
 
-// The picture of a cell; the frame, caption and number that the page had for it stay.
-function pictured(data, about, stored) {
-  const alt = about.alt ?? "";
-  const image = element("img", { alt, class: "dark-light notebook-figure", src: `data:image/png;base64,${data}` });
-  for (const side of ["width", "height"]) if (about[side]) image.setAttribute(side, Math.round(about[side]));
-  const frame = stored?.querySelector("figure")?.cloneNode(true);
-  if (!frame) return [image, inWords(alt)];
-  frame.querySelector("img, attention-viewer").replaceWith(image);
-  return [frame, inWords(alt)];
+// A picture in the inks of a light page and, where it was drawn in those of a dark one too, in those; the style sheet shows
+// the one that goes with the theme.
+function drawings(about, data, dark) {
+  return [data, dark].filter(Boolean).map((png, second, both) => {
+    const kind = both.length > 1 ? (second ? " on-dark" : " on-light") : "";
+    const form = { alt: about.alt ?? "", class: `dark-light notebook-figure${kind}`, src: `data:image/png;base64,${png}` };
+    const image = element("img", form);
+    for (const side of ["width", "height"]) if (about[side]) image.setAttribute(side, Math.round(about[side]));
+    image.hidden = Boolean(second);
+    return image;
+  });
 }
 
-function viewed(html, about, data, stored) {
+// The frame, caption and number that the page had for a figure stay, around what a cell gives now.
+function framed(stored, ...parts) {
+  const frame = stored?.querySelector("figure")?.cloneNode(true);
+  if (!frame) return null;
+  const [first, ...others] = frame.querySelectorAll("attention-viewer, img:not(attention-viewer img)");
+  first.replaceWith(...parts);
+  for (const other of others) other.remove();
+  return frame;
+}
+
+function pictured(about, images, stored) {
+  const frame = framed(stored, ...images);
+  return [...(frame ? [frame] : images), inWords(about.alt ?? "")];
+}
+
+function viewed(html, about, stored) {
   const made = element("div");
   made.innerHTML = html; // a script that comes so does not run: the page has the viewer's own
   const viewer = made.querySelector("attention-viewer");
-  const frame = stored?.querySelector("figure")?.cloneNode(true);
-  if (!frame) return [viewer];
-  frame.querySelector("img, attention-viewer").replaceWith(viewer);
-  return [frame, inWords(about.alt ?? "")];
+  const frame = framed(stored, viewer);
+  return frame ? [frame, inWords(about.alt ?? "")] : [viewer];
 }
 
 function shown({ data, metadata }, stored) {
   const html = data["text/html"];
   const png = data["image/png"];
   const about = metadata["image/png"] ?? {};
-  if (html?.startsWith("<attention-viewer") && customElements.get("attention-viewer")) return viewed(html, about, data, stored);
-  if (png) return pictured(png, about, stored);
+  if (html?.startsWith("<attention-viewer") && customElements.get("attention-viewer")) return viewed(html, about, stored);
+  if (png) return pictured(about, drawings(about, png, data["image/png; dark"]), stored);
   if (html && !html.startsWith("<attention-viewer")) {
     const made = element("div", { class: "output text_html" });
     made.innerHTML = html;
@@ -145,7 +160,7 @@ function shown({ data, metadata }, stored) {
 
 // What a reader gets from an output: its text, and its pictures in words. Two that say the same are the same.
 const told = (box) =>
-  [...(box?.querySelectorAll("pre, p, img, attention-viewer") ?? [])]
+  [...(box?.querySelectorAll("pre, p, img:not([hidden]), attention-viewer") ?? [])]
     .map((part) => part.getAttribute("alt") ?? part.getAttribute("weights") ?? part.textContent.trimEnd())
     .join("\n");
 

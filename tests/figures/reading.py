@@ -1,11 +1,13 @@
 """Reading a picture back: which words stand where, in which colour, on which ground; and one sample of each figure."""
 
+import base64
 import io
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 from PIL import Image
 
@@ -13,12 +15,16 @@ from attention_in_detail.figures import (
     attention_lines,
     bars,
     curves,
+    encoder_decoder,
     head_grid,
+    labelled_array,
     matrix_blocks,
     matrix_products,
     split_layouts,
+    weighted_sum,
     weights_heatmap,
 )
+from attention_in_detail.figures._palette import with_palette
 from attention_in_detail.figures.style import drawing_style
 
 
@@ -50,10 +56,9 @@ def words(picture):
         for axes in picture.axes:
             artists += axes.texts
             if axes.axison:
-                artists += [
-                    *axes.get_xticklabels(),
-                    *axes.get_yticklabels(),
-                ]
+                for axis in (axes.xaxis, axes.yaxis):
+                    if axis.get_visible():
+                        artists += axis.get_ticklabels()
         found = []
         for artist in artists:
             text = artist.get_text()
@@ -81,14 +86,26 @@ def word(picture, text):
 
 
 def pixels(picture):
-    """Return the picture as (height, width, 4) numbers from 0 to 255, at twice the css size."""
-    return np.asarray(Image.open(io.BytesIO(picture.png())).convert("RGBA"))
+    """Return the drawing as (height, width, 3) numbers from 0 to 255, at twice the css size."""
+    return picture._pixels()
 
 
-def on_ground(pixel, ground):
-    """Return the colour, from 0 to 1, of a pixel laid on a ground."""
-    pixel = np.asarray(pixel, float) / 255
-    return pixel[3] * pixel[:3] + (1 - pixel[3]) * np.asarray(ground, float)
+def shown(picture):
+    """Return what a light and what a dark page shows of a picture, as `pixels` does."""
+    data, metadata = picture._repr_mimebundle_()
+    png = base64.b64decode(data["image/png"])
+    palette = base64.b64decode(metadata["image/png"]["dark_palette"])
+    return [
+        np.asarray(Image.open(io.BytesIO(image)).convert("RGB"), float)
+        for image in (png, with_palette(png, palette))
+    ]
+
+
+def over(colour, below):
+    """Return the colour, from 0 to 1, of a colour with an alpha channel laid on a pixel."""
+    below = np.asarray(below, float) / 255
+    red, green, blue, alpha = to_rgba(colour)
+    return alpha * np.array([red, green, blue]) + (1 - alpha) * below
 
 
 def usual_pixel(image, left, top, right, bottom):
@@ -98,7 +115,7 @@ def usual_pixel(image, left, top, right, bottom):
         int(2 * left) : int(np.ceil(2 * right)),
     ]
     return np.array(
-        Counter(map(tuple, box.reshape(-1, 4).tolist())).most_common(1)[0][
+        Counter(map(tuple, box.reshape(-1, 3).tolist())).most_common(1)[0][
             0
         ]
     )
@@ -299,3 +316,18 @@ SAMPLES = {
     "dots": _dots,
 }
 """From a name to a function that draws one figure from random numbers of a seed."""
+
+ALL = SAMPLES | {
+    "array": lambda seed: labelled_array(
+        np.random.default_rng(seed).normal(size=(3, 4, 5)).round(1),
+        highlight=1,
+        highlight_label="one row",
+    ),
+    "two layers": lambda seed: encoder_decoder(),
+    "weighted sum": lambda seed: weighted_sum(
+        np.random.default_rng(seed).normal(size=(4, 2)),
+        rows_of_weights(seed, 4),
+        trail=np.random.default_rng(seed).normal(size=(3, 2)) / 4,
+    ),
+}
+"""The samples, and figures whose words may meet: those have tests of their own for where words stand."""

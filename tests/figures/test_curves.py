@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from attention_in_detail.figures import curves
-from attention_in_detail.figures.style import INK
+from attention_in_detail.figures.style import LIGHT
 from tests.figures.reading import word
 
 LABELS = {"x_label": "width", "y_label": "variance"}
@@ -63,7 +63,7 @@ def test_names_stand_at_the_ends_of_their_lines_in_ink():
     for name, end in (("low", 0), ("high", 1), ("middle", 0.5)):
         y = picture.css_height - axes.transData.transform((1, end))[1]
         assert abs(word(picture, name).y - y) < 3
-        assert word(picture, name).artist.get_color() == INK
+        assert word(picture, name).artist.get_color() == LIGHT.words
 
 
 def test_names_of_lines_that_end_together_keep_apart_and_in_order():

@@ -14,8 +14,8 @@ from attention_in_detail.figures.encoder_decoder import (
     encoder_decoder,
 )
 from attention_in_detail.figures.style import (
-    DARK_GROUND,
-    LIGHT_GROUND,
+    DARK,
+    LIGHT,
     SMALL,
     contrast,
     points,
@@ -91,34 +91,17 @@ def test_the_words_fit_into_their_blocks(highlight):
 
 
 def test_words_and_edges_stand_out_from_what_is_behind_them():
-    picture = encoder_decoder()
-    for text in picture.axes[0].texts:
-        kind, _, name = (text.get_gid() or "").partition(":")
-        if kind == "words":
-            assert (
-                contrast(
-                    text.get_color(),
-                    to_hex(patch_of(picture, name).get_facecolor()),
-                )
-                >= 4.5
-            )
-        else:
-            assert (
-                min(
-                    contrast(text.get_color(), ground)
-                    for ground in (LIGHT_GROUND, DARK_GROUND)
-                )
-                >= 3
-            )
-    for name in BLOCKS:
-        edge = to_hex(patch_of(picture, name).get_edgecolor())
-        assert (
-            min(
-                contrast(edge, ground)
-                for ground in (LIGHT_GROUND, DARK_GROUND)
-            )
-            >= 3
-        )
+    light = encoder_decoder()
+    for picture, used in ((light, LIGHT), (light.on_dark(), DARK)):
+        for text in picture.axes[0].texts:
+            kind, _, name = (text.get_gid() or "").partition(":")
+            behind = used.ground
+            if kind == "words":
+                behind = to_hex(patch_of(picture, name).get_facecolor())
+            assert contrast(text.get_color(), behind) >= 7
+        for name in BLOCKS:
+            edge = patch_of(picture, name).get_edgecolor()
+            assert contrast(to_hex(edge), used.ground) >= 3
 
 
 def test_there_is_one_arrow_for_each_step():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from attention_in_detail.figures import head_grid
-from attention_in_detail.figures.style import WEIGHTS_MAP
+from attention_in_detail.figures.style import LIGHT
 from tests.figures.reading import (
     ENGLISH,
     GERMAN,
@@ -34,7 +34,7 @@ def test_each_map_shows_its_head_with_rows_as_queries(seed):
             x, y = axes.transData.transform((j + 0.2, i + 0.2)) * 2
             np.testing.assert_allclose(
                 image[len(image) - int(y) - 1, int(x)] / 255,
-                WEIGHTS_MAP(float(weight)),
+                LIGHT.weights(float(weight))[:3],
                 atol=0.02,
             )
 
@@ -174,7 +174,7 @@ REFUSED = {
     "maximum": (
         np.full((2, 2, 3), 1 / 3),
         {"maximum": -1},
-        "maximum is -1; the value of the darkest cell must be positive",
+        "maximum is -1; the value of the strongest colour must be positive",
     ),
     "scores": (
         -np.ones((1, 2, 2)),

@@ -5,14 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import QuadMesh
 
 from attention_in_detail.figures import weights_heatmap
-from attention_in_detail.figures.style import (
-    PAPER,
-    SCORES_MAP,
-    WEIGHTS_MAP,
-    contrast,
-)
+from attention_in_detail.figures.style import LIGHT, contrast
 from tests.figures.reading import (
     ENGLISH,
     GERMAN,
@@ -88,7 +84,7 @@ def test_query_i_stands_beside_row_i_and_key_j_above_column_j(seed, T, S):
 
 
 @pytest.mark.parametrize("size", [5, 20])
-def test_the_darkest_cell_is_where_the_strongest_query_and_key_meet(size):
+def test_the_strongest_cell_is_where_the_strongest_query_and_key_meet(size):
     weights = np.full((size - 1, size), 0.01)
     weights[1, 3] = 0.8
     queries, keys = (
@@ -105,10 +101,10 @@ def test_the_darkest_cell_is_where_the_strongest_query_and_key_meet(size):
         return image[int(2 * y) - 11, int(2 * x) - 11] / 255
 
     np.testing.assert_allclose(
-        corner_colour(1, 3), WEIGHTS_MAP(1.0), atol=0.01
+        corner_colour(1, 3), LIGHT.weights(1.0)[:3], atol=0.01
     )
     np.testing.assert_allclose(
-        corner_colour(3, 1)[:3], WEIGHTS_MAP(0.01 / 0.8)[:3], atol=0.01
+        corner_colour(3, 1), LIGHT.weights(0.01 / 0.8)[:3], atol=0.01
     )
 
 
@@ -329,10 +325,14 @@ def test_scores_have_signs_and_colours_around_zero():
         x, y = word(picture, key).x, word(picture, query).y
         return image[int(2 * y) - 20, int(2 * x) - 20] / 255
 
-    np.testing.assert_allclose(colour("a", "c"), SCORES_MAP(0.0), atol=0.02)
-    np.testing.assert_allclose(colour("b", "c"), SCORES_MAP(0.5), atol=0.02)
     np.testing.assert_allclose(
-        colour("b", "d"), SCORES_MAP(0.5 + 1.25 / 4), atol=0.02
+        colour("a", "c"), LIGHT.scores(0.0)[:3], atol=0.02
+    )
+    np.testing.assert_allclose(
+        colour("b", "c"), LIGHT.scores(0.5)[:3], atol=0.02
+    )
+    np.testing.assert_allclose(
+        colour("b", "d"), LIGHT.scores(0.5 + 1.25 / 4)[:3], atol=0.02
     )
     minus = [w for w in words(picture) if w.text == "−"]
     assert len(minus) == 1
@@ -406,10 +406,11 @@ def test_a_mask_names_up_to_eight_keys_and_counts_more():
 
 
 def test_both_states_of_a_mask_differ_in_brightness_too():
-    image = pixels(weights_heatmap([[1, 0]], kind="mask"))
-    cells = {tuple(c) for c in image[image[..., 3] == 255][:, :3].tolist()}
-    filled = [np.array(c) / 255 for c in cells]
-    assert max(contrast(PAPER, c) for c in filled) > 5
+    picture = weights_heatmap([[1, 0]], kind="mask")
+    for drawing in (picture, picture.on_dark()):
+        (cells,) = drawing.findobj(QuadMesh)
+        shut, opened = cells.cmap(0.0), cells.cmap(1.0)
+        assert contrast(shut, opened) > 5
 
 
 @pytest.mark.parametrize(
@@ -496,7 +497,7 @@ REFUSED = {
     "maximum": (
         [[0.5, 0.5]],
         {"maximum": 0},
-        r"maximum is 0; the value of the darkest cell must be positive",
+        r"maximum is 0; the value of the strongest colour must be positive",
     ),
     "scores of plus infinity": (
         [[np.inf, 0]],

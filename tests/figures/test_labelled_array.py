@@ -7,8 +7,8 @@ import pytest
 
 from attention_in_detail.figures.labelled_array import labelled_array
 from attention_in_detail.figures.style import (
-    DARK_GROUND,
-    LIGHT_GROUND,
+    DARK,
+    LIGHT,
     contrast,
 )
 from tests.figures.reading import words
@@ -159,30 +159,20 @@ def test_words_stay_on_the_picture_apart_and_readable(picture):
     assert picture.css_width <= 480
 
 
-def test_colours_can_be_told_from_either_ground_and_numbers_from_their_cells():
-    picture = labelled_array(STACK, highlight=1)
-    grounds = (LIGHT_GROUND, DARK_GROUND)
-    frames = [
-        p
-        for p in picture.axes[0].patches
-        if p.get_linewidth() and not p.get_fill()
-    ]
-    assert len(frames) == 5  # four sheets and the row
-    for frame in frames:
-        assert (
-            min(
-                contrast(frame.get_edgecolor(), ground)
-                for ground in grounds
-            )
-            >= 3
-        )
-    (front,) = patches(picture, "sheet:0")
-    assert (
-        contrast(
-            texts(picture)["cell:0:0"].get_color(), front.get_facecolor()
-        )
-        >= 7
-    )
+def test_colours_can_be_told_from_their_ground_and_numbers_from_their_cells():
+    light = labelled_array(STACK, highlight=1)
+    for picture, used in ((light, LIGHT), (light.on_dark(), DARK)):
+        frames = [
+            p
+            for p in picture.axes[0].patches
+            if p.get_linewidth() and not p.get_fill()
+        ]
+        assert len(frames) == 5  # four sheets and the row
+        for frame in frames:
+            assert contrast(frame.get_edgecolor(), used.ground) >= 3
+        (front,) = patches(picture, "sheet:0")
+        number = texts(picture)["cell:0:0"].get_color()
+        assert contrast(number, front.get_facecolor()) >= 7
 
 
 def test_same_data_gives_the_same_bytes_and_stays_as_it_was():

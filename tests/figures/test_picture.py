@@ -19,6 +19,12 @@ def drawn():
     return picture
 
 
+def dark_box(picture):
+    """The box around all that is dark on the white ground: left, top, right, bottom."""
+    image = Image.open(io.BytesIO(picture.png())).convert("L")
+    return image.point(lambda grey: 255 * (grey < 128)).getbbox()
+
+
 def test_a_notebook_gets_the_image_and_the_words():
     data, metadata = drawn()._repr_mimebundle_()
     assert set(data) == {"image/png", "text/plain"}
@@ -34,7 +40,7 @@ def test_a_notebook_gets_the_image_and_the_words():
         io.BytesIO(base64.b64decode(data["image/png"], validate=True))
     )
     assert image.size == (240, 160)
-    assert image.mode == "RGBA"
+    assert image.mode == "P"
 
 
 def test_ipython_shows_it_through_the_bundle():
@@ -45,7 +51,7 @@ def test_ipython_shows_it_through_the_bundle():
 
 
 def test_the_png_names_no_software_and_no_date():
-    assert set(Image.open(io.BytesIO(drawn().png())).info) <= {"dpi"}
+    assert Image.open(io.BytesIO(drawn().png())).info == {}
 
 
 @pytest.mark.parametrize("width", [1, 97, 333, 479, 719, 720])
@@ -98,8 +104,7 @@ def test_axes_stand_where_they_were_asked_for():
     picture.axes_at(40, 10, 60, 20).set_axis_off()
     picture.axes[0].axvspan(0, 1, color="black", linewidth=0)
     picture.axes[0].set_xlim(0, 1)
-    image = Image.open(io.BytesIO(picture.png()))
-    assert image.getchannel("A").getbbox() == (80, 20, 200, 60)
+    assert dark_box(picture) == (80, 20, 200, 60)
 
 
 def test_the_page_counts_css_pixels_from_the_top_left_corner():
@@ -107,9 +112,7 @@ def test_the_page_counts_css_pixels_from_the_top_left_corner():
     picture.page().fill(
         [10, 30, 30, 10], [5, 5, 25, 25], color="black", linewidth=0
     )
-    assert Image.open(io.BytesIO(picture.png())).getchannel(
-        "A"
-    ).getbbox() == (20, 10, 60, 50)
+    assert dark_box(picture) == (20, 10, 60, 50)
 
 
 def test_the_readers_settings_come_back():

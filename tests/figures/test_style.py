@@ -8,6 +8,10 @@ from matplotlib.colors import to_rgb
 
 from attention_in_detail.figures import style
 
+each_ground = pytest.mark.parametrize(
+    "used", [style.LIGHT, style.DARK], ids=["light", "dark"]
+)
+
 
 def test_contrast_of_known_colours():
     assert style.contrast("black", "white") == pytest.approx(21)
@@ -21,20 +25,38 @@ def test_contrast_of_known_colours():
     assert style.contrast("#123456", "#123456") == 1
 
 
-def test_the_two_grounds_leave_ink_the_root_of_their_contrast():
-    grounds = style.contrast(style.LIGHT_GROUND, style.DARK_GROUND)
-    for ground in (style.LIGHT_GROUND, style.DARK_GROUND):
-        assert style.contrast(style.INK, ground) == pytest.approx(
-            grounds**0.5, abs=0.1
-        )
-        # What running text needs.
-        assert style.contrast(style.INK, ground) >= 4.5
+@each_ground
+def test_words_and_rules_stand_out_from_their_ground(used):
+    assert style.contrast(used.words, used.ground) >= 7
+    assert style.contrast(used.rule, used.ground) >= 4.5
 
 
-@pytest.mark.parametrize("colour", style.SERIES)
-@pytest.mark.parametrize("ground", [style.LIGHT_GROUND, style.DARK_GROUND])
-def test_series_reach_three_to_one(colour, ground):
-    assert style.contrast(colour, ground) >= 3
+def test_no_ink_could_do_this_on_both_grounds():
+    """What a colour in the middle reaches, and why each figure is drawn twice."""
+    grounds = style.contrast(style.LIGHT.ground, style.DARK.ground)
+    assert grounds**0.5 < 4.5
+    for used, other in (
+        (style.LIGHT, style.DARK),
+        (style.DARK, style.LIGHT),
+    ):
+        assert style.contrast(used.words, other.ground) < 3
+
+
+@each_ground
+@pytest.mark.parametrize("n", range(6))
+def test_series_reach_three_to_one_on_the_ground_and_on_what_they_edge(
+    used, n
+):
+    assert style.contrast(used.series[n], used.ground) >= 3
+    assert style.contrast(used.series[n], used.tints[n]) >= 3
+
+
+@each_ground
+def test_lines_over_tints_and_paper_can_be_seen(used):
+    for tint in used.tints:  # the row that is framed, the trail of outputs
+        assert style.contrast(used.series[1], tint) >= 3
+    assert style.contrast(used.series[1], used.paper) >= 3
+    assert style.contrast(used.rule, used.paper) >= 3
 
 
 def linear(colour):
@@ -80,46 +102,70 @@ SIGHTS = {
 }
 
 
+@each_ground
 @pytest.mark.parametrize("sight", SIGHTS)
-def test_series_stay_apart_for_colour_blind_readers(sight):
+def test_series_stay_apart_for_colour_blind_readers(used, sight):
     seen = [
         lab(np.array(SIGHTS[sight]) @ linear(colour))
-        for colour in style.SERIES
+        for colour in used.series
     ]
     for (i, a), (j, b) in combinations(enumerate(seen), 2):
-        assert np.linalg.norm(a - b) >= 18, f"series {i} and {j}"
+        assert np.linalg.norm(a - b) >= 22, f"series {i} and {j}"
+
+
+def test_a_series_has_the_same_hue_on_both_grounds():
+    """So that a text may call it by its colour beside its name."""
+    for n, pair in enumerate(
+        zip(style.LIGHT.series, style.DARK.series, strict=True)
+    ):
+        (_, a, b), (_, c, d) = (lab(linear(colour)) for colour in pair)
+        turn = np.degrees(np.arctan2(b, a) - np.arctan2(d, c))
+        assert abs((turn + 180) % 360 - 180) < 25, f"series {n}"
 
 
 def test_each_series_has_a_marker_and_a_line_of_its_own():
     assert (
         len(set(style.MARKERS))
         == len(set(map(str, style.DASHES)))
-        == len(set(style.SERIES))
+        == len(set(style.LIGHT.series))
+        == len(set(style.DARK.series))
         == 6
     )
 
 
-def test_weights_darken_all_the_way_and_scores_from_zero_both_ways():
-    brightness = [
-        style.relative_luminance(c)
-        for c in style.WEIGHTS_MAP(np.linspace(0, 1, 101))
+@each_ground
+def test_weights_leave_the_ground_all_the_way_and_scores_from_zero_both_ways(
+    used,
+):
+    away = [
+        style.contrast(c, used.ground)
+        for c in used.weights(np.linspace(0, 1, 101))
     ]
-    assert (np.diff(brightness) < 0).all()
-    brightness = [
-        style.relative_luminance(c)
-        for c in style.SCORES_MAP(np.linspace(0, 1, 101))
+    assert (np.diff(away) > 0).all()
+    assert away[-1] >= 7
+    away = [
+        style.contrast(c, used.ground)
+        for c in used.scores(np.linspace(0, 1, 101))
     ]
-    assert (np.diff(brightness[:50]) > 0).all()
-    assert (np.diff(brightness[51:]) < 0).all()
+    assert (np.diff(away[:50]) < 0).all()
+    assert (np.diff(away[51:]) > 0).all()
+    assert min(away[0], away[-1]) >= 7
 
 
-@pytest.mark.parametrize(
-    "colours",
-    [style.WEIGHTS_MAP, style.SCORES_MAP],
-    ids=["weights", "scores"],
-)
-def test_text_on_any_cell_reaches_the_contrast_of_running_text(colours):
-    for cell in colours(np.linspace(0, 1, 101)):
+@each_ground
+def test_scores_are_blue_above_zero_and_brown_below(used):
+    for share in (0.0, 0.2):
+        red, _, blue, _ = used.scores(share)
+        assert red > blue + 0.2
+    for share in (0.8, 1.0):
+        red, _, blue, _ = used.scores(share)
+        assert blue > red + 0.1
+
+
+@each_ground
+@pytest.mark.parametrize("name", ["weights", "scores"])
+def test_text_on_any_cell_reaches_the_contrast_of_running_text(used, name):
+    for cell in getattr(used, name)(np.linspace(0, 1, 101)):
         chosen = style.text_colour(cell)
         assert style.contrast(chosen, cell) >= 4.5
         other = {
@@ -129,11 +175,24 @@ def test_text_on_any_cell_reaches_the_contrast_of_running_text(colours):
         assert style.contrast(chosen, cell) >= style.contrast(other, cell)
 
 
-def test_the_palest_cell_ends_visibly_on_the_light_page():
-    assert style.contrast(style.INK, style.PAPER) >= 3
-    for tint, edge in zip(style.TINTS, style.SERIES, strict=True):
-        assert style.contrast(style.DARK_TEXT, tint) >= 7
-        assert style.contrast(edge, style.LIGHT_GROUND) >= 3
+@each_ground
+def test_numbers_on_tints_and_paper_reach_seven_to_one(used):
+    for fill in (*used.tints, used.paper):
+        assert style.contrast(style.text_colour(fill), fill) >= 7
+
+
+def test_inks_end_with_their_drawing_even_after_an_error():
+    assert style.inks() is style.LIGHT
+    with style.drawing_style(style.DARK):
+        with style.drawing_style():
+            assert style.inks() is style.DARK
+            assert mpl.rcParams["text.color"] == style.DARK.words
+        with style.drawing_style(style.LIGHT):
+            assert mpl.rcParams["text.color"] == style.LIGHT.words
+        assert style.inks() is style.DARK
+    with contextlib.suppress(RuntimeError), style.drawing_style(style.DARK):
+        raise RuntimeError
+    assert style.inks() is style.LIGHT
 
 
 def test_the_drawing_style_ends_with_its_context_even_after_an_error():

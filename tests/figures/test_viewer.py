@@ -1,5 +1,4 @@
 import base64
-import io
 import json
 import re
 from html.parser import HTMLParser
@@ -9,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from attention_in_detail.figures import (
     AttentionViewer,
@@ -22,6 +20,7 @@ from tests.figures.reading import (
     GERMAN,
     causal_weights,
     rows_of_weights,
+    shown,
     words,
 )
 
@@ -240,19 +239,24 @@ def test_words_of_the_caller_take_the_place_of_those_from_the_data():
     assert viewer.text_alternative == "In other words."
 
 
-def test_few_colours_make_the_figure_light_and_leave_it_as_it_is():
+def test_the_figure_is_that_of_lines_and_light():
     viewer = attention_viewer(
         rows_of_weights(6, 20, 20, sharpness=0.5), ["token"] * 20
     )
-    full, light = viewer.picture.png(), viewer.png()
-    assert len(light) < len(full) / 2
-    pixels = [
-        np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"), float)
-        for png in (full, light)
-    ]
-    # On white: the colour of a clear pixel says nothing.
-    seen = [p[..., :3] * p[..., 3:] / 255 for p in pixels]
-    assert ((seen[0] - seen[1]) ** 2).mean() ** 0.5 < 4
+    light = viewer.png()
+    assert light == viewer.picture.png()
+    usual = attention_lines(
+        rows_of_weights(6, 20, 20, sharpness=0.5),
+        query_tokens=["token"] * 20,
+        key_tokens=["token"] * 20,
+    )
+    assert len(light) < 0.7 * len(usual.png())
+    for image, drawing in zip(
+        shown(viewer.picture),
+        (viewer.picture, viewer.picture.on_dark()),
+        strict=True,
+    ):
+        assert ((image - drawing._pixels()) ** 2).mean() ** 0.5 < 3
 
 
 def test_the_same_call_gives_the_same_bytes():

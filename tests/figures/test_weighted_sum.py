@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from attention_in_detail.figures.style import (
-    DARK_GROUND,
-    LIGHT_GROUND,
-    SERIES,
-    TINTS,
+    DARK,
+    LIGHT,
     contrast,
 )
 from attention_in_detail.figures.weighted_sum import (
@@ -176,10 +174,11 @@ def test_values_without_an_area_are_drawn(values):
 
 
 def test_colours_stand_out_on_both_grounds():
-    for ground in (LIGHT_GROUND, DARK_GROUND):
-        assert contrast(SERIES[0], ground) >= 3  # the rims of the discs
-        assert contrast(SERIES[1], ground) >= 3  # output and trail
-    assert contrast(SERIES[1], TINTS[0]) >= 3  # a trail over a disc
+    for used in (LIGHT, DARK):
+        rim, trail = used.series[:2]
+        assert contrast(rim, used.ground) >= 3
+        assert contrast(trail, used.ground) >= 3
+        assert contrast(trail, used.tints[0]) >= 3  # over a disc
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from matplotlib.colors import to_rgb
 
-from attention_in_detail.figures.style import DARK_GROUND
 from tests.extension_support import extension
 from tests.pages.browser_faults import (
     PHONE,
@@ -152,28 +150,6 @@ def test_formulas_are_there_for_screen_readers(chromium, home):
             page.locator("mjx-container mjx-assistive-mml math").count()
             == formulas
         )
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_figures_have_the_ground_that_they_are_drawn_for(
-    chromium, home, scheme
-):
-    with opened(chromium, home, f"{CHAPTERS[1]}.html", WIDE, scheme) as (
-        page,
-        _,
-    ):
-        assert (
-            page.evaluate("document.documentElement.dataset.theme")
-            == scheme
-        )
-        looks = page.evaluate(
-            """() => [...document.querySelectorAll("img.notebook-figure")].map((image) => {
-            const style = getComputedStyle(image); return [style.filter, style.backgroundColor]; })"""
-        )
-    assert looks
-    ground = {"light": "rgba(0, 0, 0, 0)", "dark": "rgb(0, 0, 0)"}
-    assert {tuple(found) for found in looks} == {("none", ground[scheme])}
-    assert to_rgb(DARK_GROUND) == (0, 0, 0)
 
 
 # Negative controls: a page with one fault of each kind.

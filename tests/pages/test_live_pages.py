@@ -252,7 +252,7 @@ def stored(name):
 
 
 READ = """() => [...document.querySelectorAll("div.cell")].map((cell) =>
-  [...(cell.querySelector(".live-output")?.children ?? [])].filter((part) => !part.matches("details")).map((part) => {
+  [...(cell.querySelector(".live-output")?.children ?? [])].filter((part) => !part.matches("details, [hidden]")).map((part) => {
     const picture = part.matches("img, attention-viewer") ? part : part.querySelector("img, attention-viewer");
     if (picture?.matches("img")) return picture.naturalWidth > 100 ? picture.alt : "no picture";
     if (picture) return picture.querySelector("img").alt;

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from attention_in_detail.figures import attention_viewer
+from attention_in_detail.figures.style import contrast
 from tests.figures.reading import ENGLISH, GERMAN, rows_of_weights
 from tests.pages.browser_faults import (
     PHONE,
@@ -444,6 +445,28 @@ def test_maps_are_named_and_drawn_from_their_weights(chromium, live):
         )
     found = np.array(alpha).reshape(6, 6) / 255
     assert np.abs(found - SIX[1, 2]).max() < 0.01
+
+
+# The colour of the strongest pixel of a map.
+INK = """(c) => { const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+  let best = 0; for (let n = 0; n < data.length; n += 4) if (data[n + 3] > data[best + 3]) best = n;
+  return [...data].slice(best, best + 3); }"""
+
+
+def test_maps_are_drawn_in_the_ink_of_the_theme_and_again_when_it_changes(
+    chromium, live
+):
+    with two(chromium, live, scheme="dark") as (view, _):
+        canvas = view.map(1, 2).locator("canvas")
+        on_dark = canvas.evaluate(INK)
+        view.page.emulate_media(color_scheme="light")
+        view.page.wait_for_timeout(100)
+        on_light = canvas.evaluate(INK)
+        assert (
+            canvas.evaluate("(c) => getComputedStyle(c).filter") == "none"
+        )
+    assert contrast(np.array(on_dark) / 255, "#121212") > 7
+    assert contrast(np.array(on_light) / 255, "#ffffff") > 7
 
 
 @pytest.mark.parametrize("views", VIEWS, ids=str)

@@ -10,7 +10,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.patches import Rectangle
 
 from ._type import put, width_of
-from .style import INK, Length, text_colour
+from .style import Length, inks, text_colour
 
 
 def draw_cells(
@@ -20,7 +20,7 @@ def draw_cells(
     scale: Normalize,
     cell: Length,
 ) -> np.ndarray:
-    """Fill axes with the cells of a matrix, edged in ink so that pale and dark cells end visibly on either ground.
+    """Fill axes with the cells of a matrix, edged so that each ends visibly.
 
     Args:
         axes: axes of T times S cells; afterwards the centre of cell (i, j) is x = j + ½, y = i + ½, y pointing down.
@@ -43,7 +43,7 @@ def draw_cells(
         values,
         cmap=colours,
         norm=scale,
-        edgecolors=INK if edged else "face",
+        edgecolors=inks().rule if edged else "face",
         linewidth=0.75 if cell >= 20 else 0.4 if edged else 0,
         antialiased=edged,
         clip_on=False,
@@ -54,7 +54,7 @@ def draw_cells(
             columns,
             rows,
             fill=False,
-            edgecolor=INK,
+            edgecolor=inks().rule,
             linewidth=1.0,
             clip_on=False,
         )

@@ -18,7 +18,7 @@ from ._words import (
     together,
     zeros,
 )
-from .style import PAPER, SCORES_MAP, WEIGHTS_MAP
+from .style import Inks
 
 TICK = "✓"
 
@@ -28,7 +28,7 @@ class Kind:
     """One kind of heat map: how it is read, coloured, signed and put into words."""
 
     title: str  # how the text alternative begins
-    colours: Colormap
+    colours: Callable[[Inks], Colormap]
     legend: str  # what the colour bar measures
     read: Callable[
         [Drawable], np.ndarray
@@ -112,7 +112,7 @@ def _span(values: np.ndarray) -> tuple[float, float]:
 KINDS = {
     "weights": Kind(
         title="Heat map of attention weights",
-        colours=WEIGHTS_MAP,
+        colours=lambda inks: inks.weights,
         legend="weight    ● strongest key of the query",
         read=lambda values: weights_of("weights", values, "T S"),
         limits=lambda values: (0.0, float(values.max()) or 1.0),
@@ -122,7 +122,7 @@ KINDS = {
     ),
     "scores": Kind(
         title="Heat map of scores",
-        colours=SCORES_MAP,
+        colours=lambda inks: inks.scores,
         legend="score    − below zero",
         read=_read_scores,
         limits=_span,
@@ -134,7 +134,9 @@ KINDS = {
     ),
     "mask": Kind(
         title="Attention mask",
-        colours=ListedColormap([PAPER, "#1c4f91"]),
+        colours=lambda inks: ListedColormap(
+            [inks.paper, inks.weights(0.8)]
+        ),
         legend=f"{TICK} may attend",
         read=_read_mask,
         limits=lambda values: (0.0, 1.0),

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 
 from ._words import is_mathematics, visible
 from .picture import PIXELS_PER_INCH
-from .style import INK, TEXT, Length, drawing_style, points
+from .style import TEXT, Length, drawing_style, inks, points
 
 
 @lru_cache(maxsize=4096)
@@ -69,7 +69,7 @@ def put(
     defaults = {
         "ha": "center",
         "va": "center_baseline",
-        "color": INK,
+        "color": inks().words,
         "family": "DejaVu Sans",
     }
     return axes.text(

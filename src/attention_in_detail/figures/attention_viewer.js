@@ -19,12 +19,12 @@
     slot { display: none; }
     .viewer {
       --ink: #1f2730; --muted: #4a5663; --rule: #7d8894; --surface: #f4f6f8; --accent: #0b5c8f; --line: #5b6774;
-      --chosen: #dcebf6; --filter: none;
+      --chosen: #dcebf6;
       container-type: inline-size; color: var(--ink); font: 15px/1.45 system-ui, sans-serif; color-scheme: light;
     }
     .viewer.dark {
       --ink: #dde3e9; --muted: #aab4bf; --rule: #7b8793; --surface: #1d2228; --accent: #82c4f0; --line: #8b97a4;
-      --chosen: #1c3a50; --filter: invert(1) hue-rotate(180deg); color-scheme: dark;
+      --chosen: #1c3a50; color-scheme: dark;
     }
     .parts { display: grid; gap: 14px 28px; grid-template: "lines" "told" / minmax(0, 1fr); }
     .many { grid-template: "choose" "lines" "told" / minmax(0, 1fr); }
@@ -52,7 +52,7 @@
       border: 1px solid var(--rule); border-radius: 3px; background: none; cursor: pointer; touch-action: manipulation;
     }
     .cell[aria-selected="true"] button { border-color: var(--accent); box-shadow: 0 0 0 2px var(--accent); }
-    canvas { display: block; width: 100%; height: 100%; border-radius: 2px; image-rendering: pixelated; filter: var(--filter); }
+    canvas { display: block; width: 100%; height: 100%; border-radius: 2px; image-rendering: pixelated; }
 
     .lines { display: grid; grid-template-columns: minmax(0, auto) minmax(80px, 1fr) minmax(0, auto); align-content: start; }
     .side { color: var(--muted); font-size: 13px; font-style: italic; padding: 0 7px 3px; }
@@ -161,7 +161,10 @@
       context.fillStyle = getComputedStyle(this).color;
       context.fillRect(0, 0, 1, 1);
       const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
-      this.viewer.classList.toggle("dark", 0.299 * red + 0.587 * green + 0.114 * blue > 127);
+      const dark = 0.299 * red + 0.587 * green + 0.114 * blue > 127;
+      if (dark === this.dark) return;
+      this.viewer.classList.toggle("dark", (this.dark = dark));
+      this.inkMaps();
     }
 
     // ---- words ----
@@ -215,6 +218,7 @@
     build() {
       const { layers, heads } = this.weights;
       const many = layers * heads > 1;
+      this.maps = []; // each [canvas, bytes]
       this.readout = make("p", { class: "readout" });
       this.status = make("p", { class: "hidden", role: "status" });
       this.table = make("table");
@@ -290,16 +294,22 @@
       return grid;
     }
 
-    // One pixel for each weight, queries down, keys across. Its colour is the opacity of one ink; a rule of the style
-    // turns the ink light on a dark ground, so that nothing is drawn again when the theme changes.
+    // One pixel for each weight, queries down, keys across; its colour is the opacity of one ink, which goes with the ground.
     drawMap(layer, head) {
       const { T, S } = this.weights;
       const canvas = make("canvas", { width: S, height: T, "aria-hidden": "true" });
-      const context = canvas.getContext("2d");
-      const image = context.createImageData(S, T);
-      this.weights.of(layer, head).forEach((byte, n) => image.data.set([20, 70, 140, 255 * size(byte)], 4 * n));
-      context.putImageData(image, 0, 0);
+      this.maps.push([canvas, this.weights.of(layer, head)]);
       return canvas;
+    }
+
+    inkMaps() {
+      const ink = this.dark ? [151, 193, 238] : [20, 70, 140];
+      for (const [canvas, bytes] of this.maps) {
+        const context = canvas.getContext("2d");
+        const image = context.createImageData(canvas.width, canvas.height);
+        bytes.forEach((byte, n) => image.data.set([...ink, 255 * size(byte)], 4 * n));
+        context.putImageData(image, 0, 0);
+      }
     }
 
     buildLines() {

@@ -9,17 +9,15 @@ import numpy as np
 from ._data import Drawable, Number, array_of, words_of
 from ._type import put, width_of, wrapped
 from ._words import brief, plain
-from .picture import Picture
+from .picture import Picture, drawn_twice
 from .style import (
-    INK,
-    LIGHT_TEXT,
-    SERIES,
     SMALL,
     TEXT,
     TITLE,
     Length,
-    drawing_style,
+    inks,
     points,
+    text_colour,
 )
 
 
@@ -77,17 +75,17 @@ def bars(
         for mark in marks:
             said += f" A dashed line at {brief(mark)}{f': {plain(reference_label)}' if reference_label else ''}."
         text_alternative = said
-    with drawing_style():
-        return _draw_bars(
-            words,
-            numbers,
-            value_label,
-            marks,
-            reference_label,
-            title,
-            log,
-            text_alternative,
-        )
+    return drawn_twice(
+        _draw_bars,
+        words,
+        numbers,
+        value_label,
+        marks,
+        reference_label,
+        title,
+        log,
+        text_alternative,
+    )
 
 
 def _draw_bars(
@@ -144,9 +142,10 @@ def _draw_bars(
             # Beside the bars only, clear of the labels above and below them; on a bar in the colour that shows there.
             y = top + step * n
             covered = not log and place(float(value)) > at
-            parts = [(23, 47, INK)]
+            parts = [(23, 47, inks().rule)]
             if covered:
-                parts = [(24, 40, LIGHT_TEXT), (42, 47, INK)]
+                over = text_colour(inks().series[0])
+                parts = [(24, 40, over), (42, 47, inks().rule)]
             for upper, lower, colour in parts:
                 page.plot(
                     [at, at],
@@ -175,18 +174,22 @@ def _draw_bars(
             page.plot(
                 [left, end],
                 [y + 32] * 2,
-                color=SERIES[0],
+                color=inks().series[0],
                 linewidth=points(2),
                 gid=f"bar:{n}",
             )
             page.plot(
-                end, y + 32, "o", color=SERIES[0], markersize=points(12)
+                end,
+                y + 32,
+                "o",
+                color=inks().series[0],
+                markersize=points(12),
             )
         else:
             page.fill(
                 [left, end, end, left],
                 [y + 23, y + 23, y + 41, y + 41],
-                color=SERIES[0],
+                color=inks().series[0],
                 linewidth=1,
                 gid=f"bar:{n}",
             )

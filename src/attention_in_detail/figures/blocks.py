@@ -12,17 +12,14 @@ from ._cells import fitting_size
 from ._data import Drawable, array_of, words_of
 from ._type import put, width_of
 from ._words import number, plain
-from .picture import Picture
+from .picture import Picture, drawn_twice
 from .style import (
-    DARK_TEXT,
-    INK,
-    SERIES,
     SMALL,
     TEXT,
-    TINTS,
     TITLE,
     Length,
-    drawing_style,
+    inks,
+    text_colour,
 )
 
 MOST_ROWS, MOST_COLUMNS = 8, 10
@@ -89,19 +86,17 @@ def matrix_blocks(
         )
     small = rows <= MOST_ROWS and columns <= MOST_COLUMNS
     numbers = small if numbers is None else numbers
-    with drawing_style():
-        draw = _draw_columns if along == "columns" else _draw_rows
-        words = (symbol, row_name, column_name, block_name)
-        return draw(
-            values,
-            labels,
-            size,
-            words,
-            small,
-            numbers and small,
-            digits,
-            text_alternative,
-        )
+    return drawn_twice(
+        _draw_columns if along == "columns" else _draw_rows,
+        values,
+        labels,
+        size,
+        (symbol, row_name, column_name, block_name),
+        small,
+        numbers and small,
+        digits,
+        text_alternative,
+    )
 
 
 def _cell_sides(
@@ -296,7 +291,8 @@ def _draw_block(
 ) -> None:
     """Draw one block in the n-th colour: its cells where it is small, its frame in any case."""
     rows, columns = values.shape
-    tint, edge = TINTS[n % len(TINTS)], SERIES[n % len(SERIES)]
+    tint = inks().tints[n % len(inks().tints)]
+    edge = inks().series[n % len(inks().series)]
     if small:
         size = fitting_size(
             [number(float(v), digits) for v in values.flat],
@@ -324,7 +320,7 @@ def _draw_block(
                     y + high / 2,
                     words,
                     size,
-                    color=DARK_TEXT,
+                    color=text_colour(tint),
                     gid=f"cell:{n}:{i}:{j}",
                 )
     else:
@@ -354,6 +350,6 @@ def _bracket(page: Axes, left: Length, top: Length, width: Length) -> None:
     page.plot(
         [left, left, left + width, left + width],
         [top - 4, top, top, top - 4],
-        color=INK,
+        color=inks().rule,
         linewidth=1,
     )

@@ -16,17 +16,15 @@ from matplotlib.ticker import (
 from ._data import Drawable, array_of, same_size
 from ._type import put, width_of, wrapped
 from ._words import brief, plain
-from .picture import Picture
+from .picture import Picture, drawn_twice
 from .style import (
     DASHES,
-    INK,
     MARKERS,
-    SERIES,
     SMALL,
     TEXT,
     TITLE,
     Length,
-    drawing_style,
+    inks,
     points,
 )
 
@@ -65,9 +63,9 @@ def curves(
             than `x`, x does not rise, a logarithmic axis would have to show zero or less, or a band has no series.
     """
     across = array_of("x", x, "n")
-    if not 1 <= len(series) <= len(SERIES):
+    if not 1 <= len(series) <= len(MARKERS):
         raise ValueError(
-            f"series has {len(series)} entries; 1 to {len(SERIES)} can be told apart"
+            f"series has {len(series)} entries; 1 to {len(MARKERS)} can be told apart"
         )
     if (np.diff(across) <= 0).any():
         raise ValueError("x must rise from each entry to the next")
@@ -96,18 +94,18 @@ def curves(
         text_alternative = _curve_words(
             across, values, ends, x_label, y_label, (log_x, log_y), title
         )
-    with drawing_style():
-        return _draw_curves(
-            across,
-            values,
-            ends,
-            x_label,
-            y_label,
-            log_x,
-            log_y,
-            title,
-            text_alternative,
-        )
+    return drawn_twice(
+        _draw_curves,
+        across,
+        values,
+        ends,
+        x_label,
+        y_label,
+        log_x,
+        log_y,
+        title,
+        text_alternative,
+    )
 
 
 def _one(
@@ -196,13 +194,13 @@ def _draw_curves(
             axes.fill_between(
                 x,
                 *bands[name],
-                color=SERIES[n],
+                color=inks().series[n],
                 alpha=0.22,
                 linewidth=0,
                 gid=f"band:{name}",
             )
         look = {
-            "color": SERIES[n],
+            "color": inks().series[n],
             "linestyle": DASHES[n],
             "linewidth": points(2.4),
         }
@@ -235,7 +233,7 @@ def _draw_curves(
     for n, name in enumerate(legend):
         y = top + height + 66 + 22 * n
         look = {
-            "color": SERIES[n],
+            "color": inks().series[n],
             "linestyle": DASHES[n],
             "linewidth": points(2.4),
         }
@@ -252,14 +250,15 @@ def _draw_curves(
 
 
 def _frame(axes: Axes) -> None:
-    """Keep the left and the lower line of the frame, in ink."""
+    """Keep the left and the lower line of the frame."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(INK)
+        axes.spines[side].set_color(inks().rule)
         axes.spines[side].set_linewidth(points(1.4))
     axes.tick_params(
-        colors=INK,
+        color=inks().rule,
+        labelcolor=inks().words,
         labelsize=points(SMALL),
         width=points(1.2),
         length=points(5),
@@ -357,7 +356,11 @@ def _end_labels(
     for name, y in zip(order, places, strict=True):
         n = names.index(name)
         page.plot(
-            left, y, MARKERS[n], color=SERIES[n], markersize=points(7)
+            left,
+            y,
+            MARKERS[n],
+            color=inks().series[n],
+            markersize=points(7),
         )
         put(
             page,

@@ -9,16 +9,13 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ._type import put, wrapped
 from ._words import plain, together
-from .picture import Picture
+from .picture import Picture, drawn_twice
 from .style import (
-    DARK_TEXT,
-    INK,
-    SERIES,
     SMALL,
     TEXT,
-    TINTS,
-    drawing_style,
+    inks,
     points,
+    text_colour,
 )
 
 WIDTH, HEIGHT = 440, 432
@@ -105,8 +102,7 @@ def encoder_decoder(
         )
     if text_alternative is None:
         text_alternative = _words(highlight)
-    with drawing_style():
-        return _draw(highlight, text_alternative)
+    return drawn_twice(_draw, highlight, text_alternative)
 
 
 def _words(highlight: str | None) -> str:
@@ -169,7 +165,7 @@ def _frame(page: Axes, layer: str, blocks: list[_Block]) -> None:
     look = {
         "boxstyle": "round,pad=0,rounding_size=10",
         "fill": False,
-        "edgecolor": INK,
+        "edgecolor": inks().rule,
         "linewidth": 1.2,
     }
     page.add_patch(
@@ -199,13 +195,14 @@ def _block(
 ) -> None:
     """Draw a block in the colour of its layer; one that is set off has a thick edge and bold words."""
     left, height = block.column - BLOCK / 2, block.bottom - block.top
+    hue = 1 if set_off else 2 * colour
     page.add_patch(
         Rectangle(
             (left, block.top),
             BLOCK,
             height,
-            facecolor=TINTS[1] if set_off else TINTS[2 * colour],
-            edgecolor=SERIES[1] if set_off else SERIES[2 * colour],
+            facecolor=inks().tints[hue],
+            edgecolor=inks().series[hue],
             linewidth=3.5 if set_off else 1.2,
             gid=f"block:{name}",
         )
@@ -220,7 +217,7 @@ def _block(
             first + 20 * n,
             line,
             TEXT,
-            color=DARK_TEXT,
+            color=text_colour(inks().tints[hue]),
             weight=weight,
             gid=f"words:{name}",
         )
@@ -244,7 +241,7 @@ def _arrow(page: Axes, start: str, end: str, carried: str) -> None:
         label, side = ((start_x + end_x - 9) / 2, begin.middle - 16), {}
     look = {
         "arrowstyle": "-|>,head_width=0.25,head_length=0.5",
-        "color": INK,
+        "color": inks().rule,
         "linewidth": points(2.2),
     }
     page.annotate(

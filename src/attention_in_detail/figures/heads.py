@@ -11,16 +11,8 @@ from ._cells import draw_cells
 from ._data import Drawable, Number, weights_of, words_of
 from ._type import put, put_token, token_width
 from ._words import listing, names, number, plain
-from .picture import Picture
-from .style import (
-    INK,
-    SMALL,
-    TEXT,
-    WEIGHTS_MAP,
-    Length,
-    drawing_style,
-    text_colour,
-)
+from .picture import Picture, drawn_twice
+from .style import SMALL, TEXT, Length, inks, text_colour
 
 
 def head_grid(
@@ -44,7 +36,7 @@ def head_grid(
         key_tokens: S tokens, or None for no labels.
         columns: how many maps stand in a row.
         titles: h titles; None calls them head 1 to head h.
-        maximum: the value of the darkest cell; None takes the largest in the data.
+        maximum: the value of the strongest colour; None takes the largest in the data.
         text_alternative: words for the picture; None makes them from the data: the sizes, and for each head the largest
             weight with its query and key, and where most queries have their strongest key.
 
@@ -78,22 +70,22 @@ def head_grid(
         )
     if maximum is not None and not maximum > 0:
         raise ValueError(
-            f"maximum is {maximum}; the value of the darkest cell must be positive"
+            f"maximum is {maximum}; the value of the strongest colour must be positive"
         )
     if text_alternative is None:
         text_alternative = _words(
             A, heads, names("query", rows, T), names("key", tops, S)
         )
-    with drawing_style():
-        return _draw(
-            A,
-            rows,
-            tops,
-            min(columns, h),
-            heads,
-            float(maximum or A.max() or 1.0),
-            text_alternative,
-        )
+    return drawn_twice(
+        _draw,
+        A,
+        rows,
+        tops,
+        min(columns, h),
+        heads,
+        float(maximum or A.max() or 1.0),
+        text_alternative,
+    )
 
 
 def _words(
@@ -185,7 +177,7 @@ def _draw(
         line, column = divmod(n, columns)
         x, y = left + step_across * column, top + step_down * line + 24
         axes = picture.axes_at(x, y, wide, high)
-        colours = draw_cells(axes, head, WEIGHTS_MAP, scale, cell)
+        colours = draw_cells(axes, head, inks().weights, scale, cell)
         axes.set_label(f"head:{n}")
         if cell >= 8:
             for i, row in enumerate(head):
@@ -246,13 +238,13 @@ def _legend(
         np.linspace(0, scale.vmax, 65),
         [0, 1],
         np.linspace(0, scale.vmax, 64)[None, :],
-        cmap=WEIGHTS_MAP,
+        cmap=inks().weights,
         norm=scale,
     )
     bar.set_xticks([])
     bar.set_yticks([])
     for spine in bar.spines.values():
-        spine.set_color(INK)
+        spine.set_color(inks().rule)
     put(page, centre - 83, top + 5, "0", SMALL, ha="right", gid="scale")
     put(
         page,

@@ -17,16 +17,8 @@ from ._words import (
     number,
     plain,
 )
-from .picture import Picture
-from .style import (
-    INK,
-    SMALL,
-    TEXT,
-    TITLE,
-    Length,
-    drawing_style,
-    text_colour,
-)
+from .picture import Picture, drawn_twice
+from .style import SMALL, TEXT, TITLE, Length, inks, text_colour
 
 
 def weights_heatmap(
@@ -59,7 +51,7 @@ def weights_heatmap(
         title: a line above the map.
         numbers: whether cells carry numbers; None means up to 8 rows and columns. Not used for masks.
         digits: decimals of the numbers. An integer is printed without decimals: 0 is a weight of exactly zero.
-        maximum: the value of the darkest cell; None takes the largest in the data. Set it to compare maps.
+        maximum: the value of the strongest colour; None takes the largest in the data. Set it to compare maps.
         kind: `"weights"`, `"scores"` or `"mask"`.
         query_label: what the rows are.
         key_label: what the columns are.
@@ -95,7 +87,7 @@ def weights_heatmap(
     )
     if maximum is not None and not maximum > 0:
         raise ValueError(
-            f"maximum is {maximum}; the value of the darkest cell must be positive"
+            f"maximum is {maximum}; the value of the strongest colour must be positive"
         )
     if text_alternative is None:
         said = look.says(
@@ -106,24 +98,22 @@ def weights_heatmap(
         )
         heading = f"{plain(title)}. " if title else ""
         text_alternative = f"{heading}{look.title}, {T} {query_label} (rows) by {S} {key_label} (columns). {said}"
-    with drawing_style():
-        return _draw(
-            look,
-            values,
-            [f"$q_{{{i + 1}}}$" for i in range(T)]
-            if rows is None
-            else rows,
-            [f"$k_{{{j + 1}}}$" for j in range(S)]
-            if columns is None
-            else columns,
-            title=title,
-            numbers=max(T, S) <= 8 if numbers is None else numbers,
-            digits=digits,
-            maximum=maximum,
-            labels=(query_label, key_label),
-            mask=kind == "mask",
-            text_alternative=text_alternative,
-        )
+    return drawn_twice(
+        _draw,
+        look,
+        values,
+        [f"$q_{{{i + 1}}}$" for i in range(T)] if rows is None else rows,
+        [f"$k_{{{j + 1}}}$" for j in range(S)]
+        if columns is None
+        else columns,
+        title=title,
+        numbers=max(T, S) <= 8 if numbers is None else numbers,
+        digits=digits,
+        maximum=maximum,
+        labels=(query_label, key_label),
+        mask=kind == "mask",
+        text_alternative=text_alternative,
+    )
 
 
 def _draw(
@@ -247,7 +237,7 @@ def _draw(
     colours = draw_cells(
         axes,
         np.where(np.isneginf(values), 0, values),
-        look.colours,
+        look.colours(inks()),
         scale,
         cell,
     )
@@ -337,14 +327,14 @@ def _colour_bar(
         np.linspace(low, high, 65),
         [0, 1],
         steps,
-        cmap=look.colours,
+        cmap=look.colours(inks()),
         norm=scale,
         edgecolors="face",
     )
     bar.set_yticks([])
     bar.set_xticks([])
     for spine in bar.spines.values():
-        spine.set_color(INK)
+        spine.set_color(inks().rule)
     page = picture.page()
     for value, place, side in (
         (low, left, "left"),

@@ -13,17 +13,8 @@ from ._cells import fitting_size
 from ._data import Drawable, array_of, numbers_of, words_of
 from ._type import put, put_token, token_width, width_of
 from ._words import LISTED, listing, names, number, plain
-from .picture import Picture
-from .style import (
-    DARK_TEXT,
-    INK,
-    SERIES,
-    SMALL,
-    TEXT,
-    TINTS,
-    TITLE,
-    drawing_style,
-)
+from .picture import Picture, drawn_twice
+from .style import SMALL, TEXT, TITLE, inks, text_colour
 
 MOST_ROWS, MOST_COLUMNS = 8, 8
 """The largest sheet, in cells: every entry of the front sheet is printed."""
@@ -133,11 +124,8 @@ def labelled_array(
         highlight_label=highlight_label,
         digits=digits,
     )
-    with drawing_style():
-        said = (
-            _words(drawn) if text_alternative is None else text_alternative
-        )
-        return _draw(drawn, said)
+    said = _words(drawn) if text_alternative is None else text_alternative
+    return drawn_twice(_draw, drawn, said)
 
 
 def _words(drawn: _Array) -> str:
@@ -229,11 +217,11 @@ def _draw(drawn: _Array, text_alternative: str) -> Picture:
             y,
             words,
             size,
-            color=DARK_TEXT,
+            color=text_colour(inks().tints[0]),
             gid=f"cell:{n // D}:{n % D}",
         )
 
-    line = {"color": INK, "linewidth": 1}
+    line = {"color": inks().rule, "linewidth": 1}
     put(
         page,
         (left + right) / 2,
@@ -285,7 +273,7 @@ def _draw(drawn: _Array, text_alternative: str) -> Picture:
         y = top + HIGH * drawn.highlight
         frame = {
             "fill": False,
-            "edgecolor": SERIES[1],
+            "edgecolor": inks().series[1],
             "linewidth": 3,
             "zorder": 2,
         }
@@ -302,7 +290,8 @@ def _draw(drawn: _Array, text_alternative: str) -> Picture:
 
 def _sheet(page: Axes, x: np.ndarray, y: np.ndarray, n: int) -> None:
     """Draw the n-th sheet as empty cells between the lines at x and y, in its own colour."""
-    tint, edge = TINTS[n % len(TINTS)], SERIES[n % len(SERIES)]
+    tint = inks().tints[n % len(inks().tints)]
+    edge = inks().series[n % len(inks().series)]
     corner, across, down = (x[0], y[0]), x[-1] - x[0], y[-1] - y[0]
     depth = 1 - 0.1 * n  # the front sheet hides the others
     ground = {"facecolor": tint, "edgecolor": "none", "zorder": depth}

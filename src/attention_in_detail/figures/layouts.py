@@ -12,17 +12,8 @@ from ._data import Drawable, array_of, same_size, words_of
 from ._type import put, put_token, token_width, width_of, wrapped
 from ._words import names, plain
 from .blocks import MOST_COLUMNS, MOST_ROWS
-from .picture import Picture
-from .style import (
-    DARK_TEXT,
-    SERIES,
-    SMALL,
-    TEXT,
-    TINTS,
-    TITLE,
-    Length,
-    drawing_style,
-)
+from .picture import Picture, drawn_twice
+from .style import SMALL, TEXT, TITLE, Length, inks, text_colour
 
 
 def split_layouts(
@@ -38,7 +29,8 @@ def split_layouts(
     """Draw where each entry of a matrix lands when it is split into heads, the right way and the wrong way.
 
     On top stands X with one colour for the columns of each head; below, the heads of both layouts. An entry keeps the
-    colour and the name "row, column" (from 1) that it has in X. A dark corner marks an entry that is not where it belongs.
+    colour and the name "row, column" (from 1) that it has in X. A corner
+    that is filled in marks an entry that is not where it belongs.
 
     Args:
         x: (T, D), all entries different, so that each can be found again.
@@ -98,16 +90,16 @@ def split_layouts(
             right_label,
             wrong_label,
         )
-    with drawing_style():
-        return _draw_layouts(
-            X,
-            layouts,
-            origin,
-            misplaced,
-            rows,
-            (right_label, wrong_label),
-            text_alternative,
-        )
+    return drawn_twice(
+        _draw_layouts,
+        X,
+        layouts,
+        origin,
+        misplaced,
+        rows,
+        (right_label, wrong_label),
+        text_alternative,
+    )
 
 
 def _words(
@@ -305,11 +297,11 @@ def _entries(
     """Draw entries in the colour of the head they come from, each with its place in X; mark the misplaced ones."""
     for (i, j), value in np.ndenumerate(values):
         t, d = origin[float(value)]
-        head = (d // D_h) % len(TINTS)
+        head = (d // D_h) % len(inks().tints)
         x, y = left + wide * j, top + high * i
         look = {
-            "facecolor": TINTS[head],
-            "edgecolor": SERIES[head],
+            "facecolor": inks().tints[head],
+            "edgecolor": inks().series[head],
             "linewidth": 1.0,
         }
         page.add_patch(Rectangle((x, y), wide, high, **look))
@@ -322,7 +314,7 @@ def _entries(
             page.add_patch(
                 Polygon(
                     corner,
-                    facecolor=DARK_TEXT,
+                    facecolor=text_colour(inks().tints[head]),
                     edgecolor="none",
                     gid=f"misplaced:{name}:{i}:{j}",
                 )
@@ -333,6 +325,6 @@ def _entries(
             y + high / 2,
             f"{t + 1},{d + 1}",
             14,
-            color=DARK_TEXT,
+            color=text_colour(inks().tints[head]),
             gid=f"cell:{name}:{i}:{j}",
         )

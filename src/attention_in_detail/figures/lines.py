@@ -9,11 +9,11 @@ import numpy as np
 from ._data import Drawable, Number, weights_of, words_of
 from ._type import put, put_token, token_width, width_of, wrapped
 from ._words import brief, names, number, plain, strongest_keys, zeros
-from .picture import Picture
-from .style import INK, SERIES, SMALL, TITLE, Length, drawing_style, points
+from .picture import Picture, drawn_twice
+from .style import SMALL, TITLE, Length, inks, points
 
-FAINTEST = 0.82
-"""The lowest opacity of a line: thinner ink still reaches 3 : 1 on either ground."""
+FAINTEST = 0.74
+"""The lowest opacity of a line: so it still reaches 3 : 1 on its ground."""
 
 
 def attention_lines(
@@ -95,17 +95,17 @@ def attention_lines(
     right = (
         [f"$k_{{{j + 1}}}$" for j in range(S)] if right is None else right
     )
-    with drawing_style():
-        return _draw(
-            A,
-            drawn,
-            left,
-            right,
-            title,
-            digits,
-            (query_label, key_label),
-            text_alternative,
-        )
+    return drawn_twice(
+        _draw,
+        A,
+        drawn,
+        left,
+        right,
+        title,
+        digits,
+        (query_label, key_label),
+        text_alternative,
+    )
 
 
 def _draw(
@@ -213,7 +213,9 @@ def _draw(
             ha="right",
             gid=f"query:{i}",
         )
-        page.plot(start, query_y[i], "o", color=INK, markersize=points(7))
+        page.plot(
+            start, query_y[i], "o", color=inks().rule, markersize=points(7)
+        )
         if drawn[i].any():
             put(
                 page,
@@ -228,7 +230,9 @@ def _draw(
         put_token(
             page, end + 14, key_y[j], right[j], ha="left", gid=f"key:{j}"
         )
-        page.plot(end, key_y[j], "o", color=INK, markersize=points(7))
+        page.plot(
+            end, key_y[j], "o", color=inks().rule, markersize=points(7)
+        )
     return picture
 
 
@@ -248,7 +252,7 @@ def _line(
     page.plot(
         left + (right - left) * s,
         upper + (lower - upper) * ease,
-        color=SERIES[0] if strongest else INK,
+        color=inks().series[0] if strongest else inks().rule,
         linewidth=points(1.0 + 9 * weight),
         alpha=1.0 if strongest else FAINTEST + (1 - FAINTEST) * weight,
         solid_capstyle="round",

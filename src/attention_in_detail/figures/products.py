@@ -14,18 +14,13 @@ from ._cells import draw_cells, fitting_size
 from ._data import Drawable, array_of, same_size, weights_of
 from ._type import put, width_of
 from ._words import number, plain
-from .picture import Picture
+from .picture import Picture, drawn_twice
 from .style import (
-    INK,
-    PAPER,
-    SERIES,
     SMALL,
     TEXT,
-    TINTS,
     TITLE,
-    WEIGHTS_MAP,
     Length,
-    drawing_style,
+    inks,
     points,
     text_colour,
 )
@@ -42,19 +37,28 @@ CAPTION = 66
 
 @dataclass(frozen=True)
 class _Matrix:
-    """A matrix to be drawn: its symbol, its axes, its entries where they are given, its colours."""
+    """A matrix to be drawn: its symbol, its axes, its entries where they are given, its colour."""
 
     symbol: str
     axes: tuple[str, str]
     shape: tuple[int, int]
     entries: np.ndarray | None
-    tint: str
-    edge: str
+    hue: int | None  # the number of its colours; None for paper
     rows_are: str = ""  # the letter of the vectors that are its rows
     columns_are: str = ""  # the letter of the vectors that are its columns
     shaded: bool = (
         False  # cells coloured by value, as in a heat map of weights
     )
+
+    @property
+    def tint(self) -> str:
+        """The colour of its cells."""
+        return inks().paper if self.hue is None else inks().tints[self.hue]
+
+    @property
+    def edge(self) -> str:
+        """The colour of its edges."""
+        return inks().rule if self.hue is None else inks().series[self.hue]
 
 
 def matrix_products(
@@ -130,8 +134,7 @@ def matrix_products(
             ("T", "D_k"),
             (T, D_k),
             Q,
-            TINTS[blue],
-            SERIES[blue],
+            blue,
             rows_are="q",
         ),
         "K": _Matrix(
@@ -139,39 +142,35 @@ def matrix_products(
             ("D_k", "S"),
             (D_k, S),
             K.T,
-            TINTS[orange],
-            SERIES[orange],
+            orange,
             columns_are="k",
         ),
-        "Z": _Matrix("$Z$", ("T", "S"), (T, S), Z, PAPER, INK),
-        "A": _Matrix("$A$", ("T", "S"), (T, S), A, PAPER, INK, shaded=True),
+        "Z": _Matrix("$Z$", ("T", "S"), (T, S), Z, None),
+        "A": _Matrix("$A$", ("T", "S"), (T, S), A, None, shaded=True),
         "V": _Matrix(
             "$V$",
             ("S", "D_v"),
             (S, D_v),
             V,
-            TINTS[green],
-            SERIES[green],
+            green,
             rows_are="v",
         ),
-        "Y": _Matrix(
-            "$Y$", ("T", "D_v"), (T, D_v), Y, TINTS[purple], SERIES[purple]
-        ),
+        "Y": _Matrix("$Y$", ("T", "D_v"), (T, D_v), Y, purple),
     }
     small = max(T, S, D_k, D_v) <= MOST_NUMBERS
     if text_alternative is None:
         text_alternative = _words(
             blocks, scores_formula, small, highlight, digits
         )
-    with drawing_style():
-        return _draw(
-            blocks,
-            scores_formula,
-            small,
-            highlight,
-            digits,
-            text_alternative,
-        )
+    return drawn_twice(
+        _draw,
+        blocks,
+        scores_formula,
+        small,
+        highlight,
+        digits,
+        text_alternative,
+    )
 
 
 def _words(
@@ -396,7 +395,7 @@ class _Pen:
                 width,
                 step,
                 fill=False,
-                edgecolor=SERIES[1],
+                edgecolor=inks().series[1],
                 linewidth=3,
                 zorder=4,
                 gid="highlight",
@@ -443,7 +442,7 @@ class _Pen:
                 else float(block.entries[i, j])
             )
             fill = (
-                to_hex(WEIGHTS_MAP(value / most))
+                to_hex(inks().weights(value / most))
                 if block.shaded and value is not None
                 else block.tint
             )
@@ -503,7 +502,7 @@ class _Pen:
         draw_cells(
             axes,
             block.entries,
-            WEIGHTS_MAP,
+            inks().weights,
             Normalize(0, float(block.entries.max()) or 1),
             0,
         )
@@ -528,7 +527,7 @@ def _arrow(page: Axes, x: Length, top: Length, bottom: Length) -> None:
     """Draw an arrow that points down."""
     look = {
         "arrowstyle": "-|>",
-        "color": INK,
+        "color": inks().rule,
         "linewidth": points(2),
         "shrinkA": 0,
         "shrinkB": 0,

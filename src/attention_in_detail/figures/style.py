@@ -1,16 +1,21 @@
 """Colours, type sizes and contrast: what makes a figure readable on a light and on a dark page.
 
-A figure has no ground of its own, so its ink must be read on both grounds of the book. A colour in the middle reaches
-the root of the contrast of the two grounds with each other, and no colour does better on both. White and black have
-21 : 1, the root of which is 4.58 : 1, just more than the 4.5 : 1 that running text needs: so a dark page shows figures
-on black. Of all colours only greys and dull ones come that near to the middle; therefore all words on the open page are
-in ink, and the colours of series, with 3 : 1, belong to lines, markers and areas.
+A figure is drawn twice, once with the inks of each ground, and a page shows the one of its reader's theme. One set of inks
+for both grounds would be a compromise: a colour in the middle reaches the root of the contrast of the two grounds with each
+other, 4.3 : 1 here, and no colour does better on both. With a set for each, words have more than 7 : 1, and lines,
+markers and edges more than 3 : 1 on the ground and on the cells that they cross.
+
+What stands far from the ground is much, what comes near to it is little: on the light ground large weights are dark, on the
+dark one they are bright. So the words of a page speak of strong and faint cells, never of dark and pale ones. A series has
+the same hue in both drawings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import matplotlib as mpl
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
@@ -18,15 +23,112 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
 Length = float | int
 """A length, a place or a type size in css pixels, unless the name says otherwise."""
 
-LIGHT_GROUND = "#ffffff"
-DARK_GROUND = "#000000"
 
-INK = "#6b7785"
-"""Lines and words on the open page: more than 4.5 : 1 on either ground."""
+@dataclass(frozen=True)
+class Inks:
+    """The colours of a drawing: those that go together on one ground."""
 
-SERIES = ("#2a6fc4", "#9e501a", "#00a37f", "#8a5386", "#af8b12", "#6d9452")
-"""One colour for each series: at least 3 : 1 on either ground, and apart from each other for the three kinds of colour
-blindness too. Drawn only together with `MARKERS` and `DASHES`, and never the colour of words."""
+    ground: str
+    """What the page around the figure has."""
+
+    words: str
+    """Words on the open page: more than 7 : 1."""
+
+    rule: str
+    """Frames, axes, arrows and lines that belong to no series: more than 4.5 : 1."""
+
+    series: tuple[str, ...]
+    """One colour for each series: at least 3 : 1 on the ground and on tints, and apart from each other for the three kinds
+    of colour blindness too. Drawn only together with `MARKERS` and `DASHES`, and never the colour of words."""
+
+    tints: tuple[str, ...]
+    """Fills near to the ground, in the order of `series`, for cells that carry numbers."""
+
+    paper: str
+    """Fill of a cell that stands for zero or for nothing."""
+
+    weights: Colormap
+    """Sequential map for weights: the further from the ground, the more."""
+
+    scores: Colormap
+    """Diverging map for scores, with its middle at zero; blue above, brown below."""
+
+
+def _maps(
+    weights: list[str], below: list[str], above: list[str]
+) -> dict[str, Colormap]:
+    """Return the maps through colours that begin with the paper."""
+    return {
+        "weights": LinearSegmentedColormap.from_list("weights", weights),
+        "scores": LinearSegmentedColormap.from_list(
+            "scores", [*below[:0:-1], *above]
+        ),
+    }
+
+
+LIGHT = Inks(
+    ground="#ffffff",
+    words="#1f2730",
+    rule="#5b6774",
+    series=(
+        "#1d55c4",
+        "#86390d",
+        "#128f80",
+        "#7a3380",
+        "#a87610",
+        "#6b8a52",
+    ),
+    tints=(
+        "#dbe8f6",
+        "#f6e0cf",
+        "#cdeee4",
+        "#eedfec",
+        "#f3e8c4",
+        "#e1ecd8",
+    ),
+    paper="#f4f1ea",
+    **_maps(
+        ["#f4f1ea", "#cfdcec", "#8fb3dc", "#4a84c4", "#1c4f91", "#0a2754"],
+        ["#f4f1ea", "#e3ad78", "#b8651c", "#6b3205"],
+        ["#f4f1ea", "#8fb3dc", "#3a72b8", "#133a72"],
+    ),
+)
+
+DARK = Inks(
+    ground="#121212",
+    words="#dde3e9",
+    rule="#98a3af",
+    series=(
+        "#5f95f5",
+        "#d9793a",
+        "#62e0c4",
+        "#b57fbb",
+        "#f0da4e",
+        "#b9e29a",
+    ),
+    tints=(
+        "#16304d",
+        "#48280f",
+        "#0c3b30",
+        "#412a3f",
+        "#40350c",
+        "#293b1e",
+    ),
+    paper="#24272b",
+    **_maps(
+        ["#24272b", "#25405f", "#2f6299", "#5790cf", "#97c1ee", "#e4f0fd"],
+        ["#24272b", "#7d4a1c", "#c98a4c", "#f6d3ae"],
+        ["#24272b", "#2c5688", "#6ba3e0", "#cfe4fb"],
+    ),
+)
+
+_INKS: ContextVar[Inks] = ContextVar("inks", default=LIGHT)
+
+
+def inks() -> Inks:
+    """Return the inks of the drawing that is being made."""
+    return _INKS.get()
+
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """One marker for each series: shapes tell the series apart where colours do not."""
@@ -41,12 +143,6 @@ DASHES = (
 )
 """One line style for each series."""
 
-TINTS = ("#dbe8f6", "#f6e0cf", "#cdeee4", "#eedfec", "#f3e8c4", "#e1ecd8")
-"""Pale fills, in the order of `SERIES`, for opaque cells that carry dark numbers."""
-
-PAPER = "#f4f1ea"
-"""Fill of an opaque cell that stands for zero or for nothing."""
-
 DARK_TEXT = "#000000"
 LIGHT_TEXT = "#ffffff"
 
@@ -55,26 +151,6 @@ LIGHT_TEXT = "#ffffff"
 TITLE = 16
 TEXT = 15
 SMALL = 13
-
-WEIGHTS_MAP: Colormap = LinearSegmentedColormap.from_list(
-    "attention_weights",
-    [PAPER, "#cfdcec", "#8fb3dc", "#4a84c4", "#1c4f91", "#0a2754"],
-)
-"""Sequential map for weights: darker is more."""
-
-SCORES_MAP: Colormap = LinearSegmentedColormap.from_list(
-    "attention_scores",
-    [
-        "#6b3205",
-        "#b8651c",
-        "#e3ad78",
-        PAPER,
-        "#8fb3dc",
-        "#3a72b8",
-        "#133a72",
-    ],
-)
-"""Diverging map for scores, with its middle at zero."""
 
 
 def points(pixels: Length) -> float:
@@ -122,26 +198,33 @@ def text_colour(cell: object) -> str:
 
 
 @contextmanager
-def drawing_style() -> Iterator[None]:
+def drawing_style(using: Inks | None = None) -> Iterator[None]:
     """Within this context matplotlib draws as the book does, whatever the reader's own settings are.
 
     The reader's settings come back when the context ends.
+
+    Args:
+        using: the inks to draw with; None goes on with those that are in use.
     """
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(
-            {
-                "font.family": ["DejaVu Sans"],
-                "font.size": points(TEXT),
-                "mathtext.fontset": "dejavusans",
-                "text.color": INK,
-                "axes.edgecolor": INK,
-                "axes.labelcolor": INK,
-                "xtick.color": INK,
-                "ytick.color": INK,
-                "axes.facecolor": "none",
-                "figure.facecolor": "none",
-                "savefig.facecolor": "none",
-            }
-        )
-        yield
+    kept = _INKS.set(using or inks())
+    try:
+        with mpl.rc_context():
+            mpl.rcdefaults()
+            mpl.rcParams.update(
+                {
+                    "font.family": ["DejaVu Sans"],
+                    "font.size": points(TEXT),
+                    "mathtext.fontset": "dejavusans",
+                    "text.color": inks().words,
+                    "axes.edgecolor": inks().rule,
+                    "axes.labelcolor": inks().words,
+                    "xtick.color": inks().words,
+                    "ytick.color": inks().words,
+                    "axes.facecolor": "none",
+                    "figure.facecolor": inks().ground,
+                    "savefig.facecolor": inks().ground,
+                }
+            )
+            yield
+    finally:
+        _INKS.reset(kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Sequence
 from html import escape
@@ -24,6 +23,8 @@ LARGEST = 100_000
 
 SCRIPT = "attention_viewer.js"
 
+FEW_COLOURS = 32
+
 
 class AttentionViewer:
     """A viewer of attention weights, together with the figure that stands for it where no script runs.
@@ -40,6 +41,8 @@ class AttentionViewer:
         self, attributes: dict[str, str], picture: Picture
     ) -> None:
         self.attributes, self.picture = attributes, picture
+        # A page holds the figure beside the viewer, and many lines that cross weigh much.
+        picture._most_colours = FEW_COLOURS
 
     @property
     def text_alternative(self) -> str:
@@ -47,22 +50,14 @@ class AttentionViewer:
         return self.picture.text_alternative
 
     def png(self) -> bytes:
-        """Return the figure as a PNG of 64 colours: a page holds it beside the viewer, and many lines weigh much."""
-        # Comes with matplotlib; the reference pages are built without both.
-        from PIL import Image
-
-        with Image.open(io.BytesIO(self.picture.png())) as image:
-            few = image.quantize(64, Image.Quantize.FASTOCTREE)
-        stream = io.BytesIO()
-        few.save(stream, "PNG", optimize=True)
-        return stream.getvalue()
+        """Return the figure as a PNG, drawn for a light page."""
+        return self.picture.png()
 
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
         """Return what a notebook stores and shows: the viewer, the figure, and the words for it."""
         data, metadata = self.picture._repr_mimebundle_()
-        data["image/png"] = base64.b64encode(self.png()).decode("ascii")
         given = " ".join(
             f'{name}="{escape(value)}"'
             for name, value in self.attributes.items()

@@ -14,16 +14,13 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from ._data import Drawable, array_of, same_size, weights_of, words_of
 from ._type import put, width_of, wrapped
 from ._words import brief, listing, plain
-from .picture import Picture
+from .picture import Picture, drawn_twice
 from .style import (
-    INK,
     MARKERS,
-    SERIES,
     SMALL,
     TEXT,
-    TINTS,
     TITLE,
-    drawing_style,
+    inks,
     points,
 )
 
@@ -92,10 +89,17 @@ def weighted_sum(
         if way is not None:
             said += f" A line through {len(way)} {plain(trail_label)} runs from {place(way[0])} to {place(way[-1])}."
         text_alternative = said
-    with drawing_style():
-        return _draw(
-            V, A, output, tokens, output_label, way, title, text_alternative
-        )
+    return drawn_twice(
+        _draw,
+        V,
+        A,
+        output,
+        tokens,
+        output_label,
+        way,
+        title,
+        text_alternative,
+    )
 
 
 def place(point: np.ndarray) -> str:
@@ -199,7 +203,7 @@ def _draw(
     edge = at(hull_of(V))
     page.plot(
         *edge.T,
-        color=INK,
+        color=inks().rule,
         linestyle=(0, (5, 3)),
         linewidth=points(1.4),
         zorder=1,
@@ -209,13 +213,13 @@ def _draw(
     for j, corner in enumerate(corners):
         radius = float(radii[j])
         look = {
-            "facecolor": TINTS[0],
-            "edgecolor": SERIES[0],
+            "facecolor": inks().tints[0],
+            "edgecolor": inks().series[0],
             "linewidth": points(2.4),
         }
         page.plot(
             *np.array([y, corner]).T,
-            color=INK,
+            color=inks().rule,
             linewidth=points(1.2),
             zorder=1.2,
             gid=f"line:{j}",
@@ -228,7 +232,7 @@ def _draw(
         page.plot(
             *corner,
             "o",
-            color=SERIES[0],
+            color=inks().series[0],
             markersize=points(7),
             zorder=1.5,
             gid=f"value:{j}",
@@ -240,7 +244,7 @@ def _draw(
     if way is not None:
         page.plot(
             *at(way).T,
-            color=SERIES[1],
+            color=inks().series[1],
             linewidth=points(2.6),
             zorder=2,
             gid="trail",
@@ -249,7 +253,7 @@ def _draw(
             *at(way[[0, -1]]).T,
             "o",
             linestyle="",
-            color=SERIES[1],
+            color=inks().series[1],
             markersize=points(8),
             zorder=2,
             gid="trail ends",
@@ -258,7 +262,7 @@ def _draw(
     page.plot(
         *y,
         MARKERS[3],
-        color=SERIES[1],
+        color=inks().series[1],
         markersize=points(14),
         zorder=3,
         gid="output",
@@ -307,7 +311,7 @@ def _scales(
         (axes.set_ylim if c else axes.set_xlim)(*ends)
         for side, spine in axes.spines.items():
             spine.set_visible(side == ("left" if c else "bottom"))
-            spine.set_color(INK)
+            spine.set_color(inks().rule)
         axis, other = (
             (axes.yaxis, axes.xaxis) if c else (axes.xaxis, axes.yaxis)
         )
@@ -321,7 +325,8 @@ def _scales(
         axis.set_major_locator(FixedLocator(steps))
         axis.set_major_formatter(FixedFormatter([brief(s) for s in steps]))
         axes.tick_params(
-            colors=INK,
+            color=inks().rule,
+            labelcolor=inks().words,
             labelsize=points(SMALL),
             width=points(1.2),
             length=points(5),
