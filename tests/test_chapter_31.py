@@ -30,6 +30,7 @@ from attention_in_detail import (
 )
 from attention_in_detail.recomputing import training_cost
 from tests.five_keys import KEYS, QUERY, VALUES
+from tests.page_numbers import said_by
 from tests.support import assert_close, leaves, normal
 
 LEFT = np.array([[1.0, 0]])
@@ -232,6 +233,13 @@ def test_the_gradient_of_the_scale_is_a_sum_over_queries():
     attention(q, k, v, scale=s).backward(torch.tensor(DY))
     dQ = attention_gradients(Q, K, V, DY, scale=0.7).queries
     assert_close((Q * dQ).sum() / 0.7, s.grad, 1e-13)
+
+
+def test_the_code_of_the_solution_on_the_scale_says_so():
+    names = {"np": np, "torch": torch, "Q": Q, "K": K, "V": V, "wish": DY}
+    names |= {"attention": attention}
+    names |= {"attention_gradients": attention_gradients}
+    assert said_by("sol-backward-scale", **names) == "True\n"
 
 
 def test_moving_all_values_changes_no_gradient():
