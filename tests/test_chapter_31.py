@@ -28,6 +28,7 @@ from attention_in_detail import (
     attention_weights,
     softmax_jacobian,
 )
+from attention_in_detail.backward import gradients_from_weights
 from attention_in_detail.recomputing import training_cost
 from tests.five_keys import KEYS, QUERY, VALUES
 from tests.page_numbers import said_by
@@ -90,6 +91,9 @@ def test_the_product_gives_back_what_each_factor_did_to_each_output():
     assert_close(found, values.grad, 1e-14)
     along = np.array([[DY[i] @ V[j] for j in range(5)] for i in range(3)])
     assert_close(weights.grad, along, 1e-14)
+    # Without the mean of a row, the package's dZ is A times dA.
+    *_, dZ = gradients_from_weights(A, Q, K, V, DY, 1, np.zeros((3, 1)))
+    assert_close(dZ, A * along, 1e-14)
 
 
 # prop-backward-softmax, prop-backward-delta
