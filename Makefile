@@ -64,7 +64,7 @@ bench: ## measure again what the pages show as stored (half an hour; one: NAME=m
 	@sh tools/setup_env.sh test 3
 	@for script in $$(grep -l __main__ bench/$(if $(QUICK),multi_head,$(or $(NAME),*)).py); do \
 	    echo "[3/3] measurements: $$script"; \
-	    $(VENV_PYTHON) "$$script" $(if $(QUICK),--quick) || exit 1; \
+	    $(VENV_PYTHON) tools/with_progress.py "$$script" $(if $(QUICK),--quick) || exit 1; \
 	done
 
 experiments: ## run all experiments of Part III again on all seeds, an hour or more (one: NAME=direction)

@@ -1,6 +1,7 @@
 """What the tests of ``attention_in_detail.distributed`` run on each rank, and what one process finds instead."""
 
 import os
+import re
 import time
 
 import numpy as np
@@ -304,3 +305,16 @@ def assert_near(actual, desired, dtype):
     np.testing.assert_allclose(
         actual, desired, rtol=tolerance, atol=tolerance
     )
+
+
+def program_of_the_page():
+    """The program that chapter 33 prints, for ``torchrun``."""
+    from tests.test_contract import PAGES, markdown
+
+    listings = re.findall(
+        r"^```python\n(.*?)^```$",
+        markdown(PAGES["33_many_processes"]),
+        re.DOTALL | re.MULTILINE,
+    )
+    (program,) = (x for x in listings if "with process_group()" in x)
+    return program

@@ -1,5 +1,7 @@
 """Numbers that are typed in the text of a chapter, to be held against what its cells print or a test computes."""
 
+import contextlib
+import io
 import re
 
 from tests.test_contract import PAGES, blocks, code, markdown
@@ -48,3 +50,19 @@ def numbers_of(label):
         else int(hundredth) / 100
         for decimal, hundredth in SAID.findall(statement(label))
     ]
+
+
+def code_of(label):
+    """The code in a labelled block, as a reader would type it in below the page."""
+    found = re.findall(
+        r"^```python\n(.*?)^```$", statement(label), re.DOTALL | re.M
+    )
+    assert found
+    return "\n".join(found)
+
+
+def said_by(label, **names):
+    """What the code in a labelled block prints, where the page has these names."""
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(code_of(label), names)
+    return said.getvalue()

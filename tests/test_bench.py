@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from attention_in_detail.nn import MultiHeadAttention
 from attention_in_detail.stored import stored_result
+from tests.page_numbers import said_by
 from tests.support import assert_close
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -197,6 +200,71 @@ def test_memory_is_quadratic_with_weights_and_less_without(bench):
         assert grown[module] <= 1.3
 
 
+@pytest.mark.claim("obs-speed-floor")
+def test_the_longer_the_sequences_the_nearer_the_kernel_alone(bench):
+    times = {
+        (row["B"], row["T"], row["contestant"]): row["ms"]["median"]
+        for row in STORED["rows"]
+        if row["what"] == bench.BOTH
+    }
+    far = [
+        times[*size, "ours"] / times[*size, "SDPA alone"]
+        for size in bench.SIZES
+    ]
+    assert far == sorted(far, reverse=True)
+    assert far[0] > 3
+    assert far[-1] < 1.5
+
+
+class Noted(TorchDispatchMode):
+    """Notes the numbers that PyTorch copies, and the widths of the products of two matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.copied, self.widths = 0, []
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        result = operator(*args, **(kwargs or {}))
+        name = operator.overloadpacket.__name__
+        if name in ("clone", "copy_", "_to_copy"):
+            self.copied += result.numel()
+        if name in ("mm", "addmm"):
+            self.widths.append(result.shape[-1])
+        return result
+
+
+@pytest.mark.parametrize("B", [1, 2])
+def test_both_modules_project_in_one_product_and_torchs_alone_copies(B):
+    T, D = 80, 16
+    theirs = torch.nn.MultiheadAttention(D, 2, batch_first=True)
+    ours = MultiHeadAttention.from_torch(theirs)
+    x = torch.ones(B, T, D, requires_grad=True)
+    copied = {}
+    for name, call in (
+        ("ours", lambda: ours(x)),
+        ("torch", lambda: theirs(x, x, x, need_weights=False)[0]),
+    ):
+        with Noted() as forward:
+            output = call()
+        assert forward.widths == [3 * D, D]
+        with Noted() as back:
+            output.backward(torch.ones_like(output))
+        copied[name] = forward.copied, back.copied
+    assert copied["ours"] == (0, 0)
+    assert min(copied["torch"]) >= 3 * B * T * D
+
+
+def test_going_forward_the_weights_are_one_array_less(bench):
+    mib = {
+        row["contestant"]: row["mib"]
+        for row in STORED["rows"]
+        if (row["T"], row["what"]) == (8192, bench.FORWARD)
+    }
+    array = 8 * 8192**2 * 4 / 2**20
+    less = mib["torch, weights"] - mib["ours, weights"]
+    assert 0.9 < less / array < 1.1
+
+
 # ---- the exercises of the page ----
 
 
@@ -205,6 +273,11 @@ def test_the_exercise_with_two_medians():
     ratios = [a / b for a, b in zip(one, other, strict=True)]
     assert statistics.median(ratios) == 1.5
     assert statistics.median(one) / statistics.median(other) == 1.1
+    # Had both been three times as fast in the third round.
+    one, other = (30, 33, 30), (20, 30, 20)
+    ratios = [a / b for a, b in zip(one, other, strict=True)]
+    assert statistics.median(ratios) == 1.5
+    assert statistics.median(one) / statistics.median(other) == 1.5
 
 
 def test_the_exercise_with_an_exponent(bench):
@@ -216,6 +289,7 @@ def test_the_exercise_with_an_exponent(bench):
     assert round(found["time"], 2) == 1.85
     p = math.log(13) / math.log(4)
     assert round(520 * 4**p) == 6760
+    assert said_by("sol-speed-exponent") == "1.85 6760\n"
 
 
 def test_the_exercise_with_a_floor():

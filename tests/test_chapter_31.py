@@ -28,8 +28,10 @@ from attention_in_detail import (
     attention_weights,
     softmax_jacobian,
 )
+from attention_in_detail.backward import gradients_from_weights
 from attention_in_detail.recomputing import training_cost
 from tests.five_keys import KEYS, QUERY, VALUES
+from tests.page_numbers import said_by
 from tests.support import assert_close, leaves, normal
 
 LEFT = np.array([[1.0, 0]])
@@ -89,6 +91,9 @@ def test_the_product_gives_back_what_each_factor_did_to_each_output():
     assert_close(found, values.grad, 1e-14)
     along = np.array([[DY[i] @ V[j] for j in range(5)] for i in range(3)])
     assert_close(weights.grad, along, 1e-14)
+    # Without the mean of a row, the package's dZ is A times dA.
+    *_, dZ = gradients_from_weights(A, Q, K, V, DY, 1, np.zeros((3, 1)))
+    assert_close(dZ, A * along, 1e-14)
 
 
 # prop-backward-softmax, prop-backward-delta
@@ -232,6 +237,13 @@ def test_the_gradient_of_the_scale_is_a_sum_over_queries():
     attention(q, k, v, scale=s).backward(torch.tensor(DY))
     dQ = attention_gradients(Q, K, V, DY, scale=0.7).queries
     assert_close((Q * dQ).sum() / 0.7, s.grad, 1e-13)
+
+
+def test_the_code_of_the_solution_on_the_scale_says_so():
+    names = {"np": np, "torch": torch, "Q": Q, "K": K, "V": V, "wish": DY}
+    names |= {"attention": attention}
+    names |= {"attention_gradients": attention_gradients}
+    assert said_by("sol-backward-scale", **names) == "True\n"
 
 
 def test_moving_all_values_changes_no_gradient():

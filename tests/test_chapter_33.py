@@ -8,6 +8,8 @@ Checked elsewhere:
 - a killed rank, one that hangs, a wrong number of processes: test_distributed_alone.py, test_distributed_lost.py
 """
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -23,6 +25,7 @@ from attention_in_detail.backward import gradients_from_weights
 from attention_in_detail.distributed import (
     held_block,
     own_rows,
+    ring_attention,
     ring_schedule,
 )
 from attention_in_detail.distributed.counting import traffic
@@ -30,6 +33,7 @@ from attention_in_detail.distributed.paper import on_paper
 from attention_in_detail.distributed.trying import module_with
 from attention_in_detail.stored import stored_result
 from tests import distributed_support as support
+from tests.page_numbers import numbers_of, said_by
 from tests.ring_of_threads import ring_of
 from tests.support import assert_close, normal
 
@@ -100,6 +104,9 @@ def test_every_rank_meets_every_block_once_and_gets_it_from_its_neighbour(
         assert met[1:] == [
             held_block(before, step, ranks) for step in range(ranks - 1)
         ]
+    for step in range(ranks):  # no two ranks have the same
+        there = {held_block(rank, step, ranks) for rank in range(ranks)}
+        assert there == set(range(ranks))
 
 
 @pytest.mark.claim("def-processes-ring", "thm-processes-ring")
@@ -251,15 +258,18 @@ def test_the_small_ring_of_the_exercise():
 # ---- Memory, measured
 
 
+@pytest.mark.claim("obs-processes-memory")
 def test_the_stored_measurement_says_that_each_of_more_ranks_needs_less():
     """Not a timed test: it reads what bench/many_processes.py stored."""
     measured = stored_result("many_processes")
+    assert len(measured["over_lengths"]) == 3
     assert (measured["heads"], measured["width"]) == (4, 64)
     for row in measured["over_lengths"]:
         assert row["mib_4"] < row["mib_2"] < row["mib_1"]
     rows = {row["T"]: row for row in measured["over_lengths"]}
-    last = rows[16384]
-    assert 0.4 < last["mib_4"] / last["mib_1"] < 0.55
+    last, bounds = rows[16384], numbers_of("obs-processes-memory")
+    assert bounds == [0.4, 0.55]
+    assert bounds[0] < last["mib_4"] / last["mib_1"] < bounds[1]
     for T in (4096, 8192):
         assert rows[2 * T]["mib_4"] < 1.4 * rows[T]["mib_2"]
     assert 45 < rows[4096]["mib_at_once"] / rows[4096]["mib_1"] < 55
@@ -283,6 +293,28 @@ def test_half_the_pairs_take_nearly_all_the_steps(ranks, t):
         assert turns[0].pairs == 0  # rank 0 waits
 
 
+def test_padding_at_the_end_of_a_causal_ring_is_seen_by_none(monkeypatch):
+    """Ten positions on three ranks: two more, whatever they hold."""
+    ranks, real = 3, 10
+    whole = [normal(12, 5, seed=n) for n in range(4)]
+    short = [x[:real] for x in whole]
+    whole[3][real:] = 0  # nobody reads the outputs of the padding
+    expected = support.ring_at_once(short, 0)
+    threads = ring_of(ranks, monkeypatch)
+    found = threads.run(
+        lambda rank: support.run_ring(whole, rank, ranks, 0)
+    )
+    for n, x in enumerate(expected):
+        together = np.concatenate([found[rank][n] for rank in range(ranks)])
+        assert_close(together[:real], x, 1e-12)
+
+
+def test_a_ring_takes_no_mask_but_the_causal_one_and_no_bias():
+    given = inspect.signature(ring_attention).parameters
+    assert "causal_offset" in given
+    assert not {"mask", "bias"} & set(given)
+
+
 def test_positions_dealt_from_both_ends_are_fair():
     n, size = 4, 2
     mask = causal_mask(2 * n * size)
@@ -291,6 +323,9 @@ def test_positions_dealt_from_both_ends_are_fair():
         np.concatenate([positions[r], positions[2 * n - 1 - r]])
         for r in range(n)
     ]
+    said = said_by("sol-processes-balance", np=np, causal_mask=causal_mask)
+    rows = [[step, [8 if step else 10] * 4] for step in range(4)]
+    assert said == "".join(f"{step} {pairs}\n" for step, pairs in rows)
     for step in range(n):
         pairs = {
             int(mask[np.ix_(held[r], held[(r - step) % n])].sum())

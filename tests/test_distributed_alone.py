@@ -89,6 +89,11 @@ def test_the_functions_of_the_page_in_a_world_of_one(alone):
     assert_near(heads["output"], output.detach(), "float64")
 
 
+def test_the_program_of_the_page_runs_in_a_world_of_one(alone, capsys):
+    exec(support.program_of_the_page(), {})
+    assert capsys.readouterr().out == "rank 0 of 1: (8, 512, 64)\n"
+
+
 @pytest.mark.parametrize("how", ["killed", "raises", "hangs"])
 def test_a_rank_is_stopped_as_asked(how, alone):
     done = []

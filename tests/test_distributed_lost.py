@@ -67,10 +67,10 @@ def ended(folder, within=10):
     return bool(pids)
 
 
-def torchrun(folder, how, *, wanted=2, **variables):
+def torchrun(folder, how, *, wanted=2, text=PROGRAM, **variables):
     """Start two processes as a user would; return what was said, and how long it took."""
     program = folder / "program.py"
-    program.write_text(PROGRAM)
+    program.write_text(text)
     pids = folder / "pids"
     pids.mkdir()
     start = time.monotonic()
@@ -92,7 +92,7 @@ def torchrun(folder, how, *, wanted=2, **variables):
         timeout=240,
     )
     took = time.monotonic() - start
-    assert ended(pids)
+    assert text != PROGRAM or ended(pids)
     return done.returncode, done.stdout + done.stderr, took
 
 
@@ -100,6 +100,14 @@ def test_under_torchrun_all_is_well(tmp_path):
     code, said, _ = torchrun(tmp_path, "ok")
     assert code == 0
     assert "Error" not in said
+
+
+def test_under_torchrun_the_program_of_the_page_runs(tmp_path):
+    text = support.program_of_the_page()
+    code, said, _ = torchrun(tmp_path, "ok", text=text)
+    assert code == 0
+    for rank in (0, 1):
+        assert said.count(f"rank {rank} of 2: (8, 512, 64)") == 1
 
 
 def test_under_torchrun_a_killed_rank_is_told_on_the_other(tmp_path):

@@ -38,8 +38,9 @@ def load(name):
     return module
 
 
-run_notebooks, build_book, serve, check = map(
-    load, ("run_notebooks", "build_book", "serve", "check")
+run_notebooks, build_book, serve, check, with_progress = map(
+    load,
+    ("run_notebooks", "build_book", "serve", "check", "with_progress"),
 )
 
 
@@ -879,3 +880,28 @@ def test_two_builds_differ_in_what_is_not_the_same_byte_for_byte(tmp_path):
 def test_unknown_check_is_refused(capsys):
     assert check.main(["everything"]) == 2
     assert "usage:" in capsys.readouterr().err
+
+
+# --- Measuring ---------------------------------------------------------------------------------------
+
+
+def test_a_measurement_that_says_nothing_is_said_to_run():
+    said = []
+    script = "import time\nprint('one', flush=True)\ntime.sleep(0.5)\nraise SystemExit(3)"
+    code = with_progress.run(
+        [sys.executable, "-c", script], every=0.1, say=said.append
+    )
+    assert code == 3
+    after = said[said.index("one\n") + 1 :]
+    assert len(after) >= 2
+    assert set(after) <= {
+        f"still measuring, {seconds} s so far\n" for seconds in range(60)
+    }
+
+
+def test_what_a_measurement_says_is_passed_on_at_once(capsys):
+    script = "print('one')\nprint('two')"
+    assert with_progress.run([sys.executable, "-c", script]) == 0
+    assert capsys.readouterr().out == "one\ntwo\n"
+    makefile = (ROOT / "Makefile").read_text("utf8")
+    assert 'tools/with_progress.py "$$script"' in makefile

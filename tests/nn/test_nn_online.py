@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -25,6 +26,7 @@ from tests.support import (
     leaves,
     normal,
 )
+from tests.test_online import problems
 
 Q, K, V = normal(B, T, D_k), normal(B, S, D_k), normal(B, S, D_v)
 DY = torch.tensor(normal(B, T, D_v, seed=1))
@@ -133,6 +135,48 @@ def test_gradients_of_float32_are_those_of_attention():
         )
         for name, x in found.items():
             assert_close(x, direct[name], 2e-6)
+
+
+def assert_gradients_of(problem, dtype, tolerance):
+    """Those of a loss that is a mean over the queries, for all inputs; rows without a key too."""
+    arrays, more, offset, cut = problem
+    T, S = len(arrays[0]), len(arrays[1])
+    given = inputs_of(more, arrays)
+    given = {
+        name: x if name == "mask" else x.detach().to(dtype).requires_grad_()
+        for name, x in given.items()
+    }
+    dY = torch.tensor(normal(T, arrays[2].shape[-1]) / T, dtype=dtype)
+    causal = None if offset is None else causal_mask(T, S, offset=offset)
+    causal = None if causal is None else torch.tensor(causal)
+    mask = combine_masks(given.get("mask"), causal)
+    direct = gradients(
+        attention,
+        given | ({} if mask is None else {"mask": mask}),
+        dY,
+    )
+    found = gradients(
+        online_attention, given, dY, causal_offset=offset, **cut
+    )
+    assert found.keys() == direct.keys()
+    for name, x in found.items():
+        assert x.dtype == dtype
+        assert_close(x, direct[name], tolerance)
+
+
+@settings(max_examples=5)
+@given(problems())
+def test_gradients_of_any_lengths_and_any_blocks(problem):
+    assert_gradients_of(problem, torch.float64, 1e-12)
+    assert_gradients_of(problem, torch.float32, 2e-6)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(problems())
+def test_gradients_of_many_lengths_and_blocks(problem):
+    assert_gradients_of(problem, torch.float64, 1e-12)
+    assert_gradients_of(problem, torch.float32, 2e-6)
 
 
 SHAPES = {
