@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -95,22 +94,20 @@ def test_a_fault_in_a_log_is_found(fault):
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "wanted"),
     [("pdf", build_paper.TEX_PACKAGES), ("epub", "nodejs")],
 )
 def test_what_is_missing_is_named_before_anything_is_built(
-    form, said, tmp_path
+    form, wanted, tmp_path, monkeypatch, capsys
 ):
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools/build_paper.py", form, "--clean"],
-        env={**os.environ, "PATH": str(tmp_path), "NODE": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("make: the ")
-    assert said in done.stderr
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("NODE", "")
+    monkeypatch.setattr(sys, "argv", ["build_paper.py", form, "--clean"])
+    assert build_paper.main() == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("make: the ")
+    assert wanted in told.err
 
 
 # ---- LaTeX ----
@@ -197,6 +194,115 @@ def test_a_description_of_a_function_is_no_box():
     assert not paper_latex.is_block(addnodes.desc())
     assert paper_latex.is_block(nodes.admonition())
     assert not paper_latex.is_block(nodes.paragraph())
+
+
+# ---- what stays together on paper ----
+
+
+def box(*children, docname="notebooks/02_attention"):
+    return paper_latex.Box(
+        "",
+        nodes.title("", "Solution"),
+        *children,
+        labels=[r"\label{a}"],
+        colour="solution",
+        kind="solution",
+        docname=docname,
+    )
+
+
+class Writer:
+    """As much of Sphinx's writer as a box needs."""
+
+    def __init__(self):
+        self.body, self.curfilestack = [], ["solutions"]
+        self.no_latex_floats, self.table = 0, None
+
+
+def test_a_solution_that_has_moved_leads_to_places_of_its_own_page():
+    writer, one = Writer(), box()
+    paper_latex.visit_box(writer, one)
+    assert writer.curfilestack[-1] == "notebooks/02_attention"
+    paper_latex.depart_box(writer, one)
+    assert writer.curfilestack == ["solutions"]
+
+
+def test_a_box_begins_where_its_title_and_what_follows_have_room():
+    text, code = nodes.paragraph("", "a"), nodes.literal_block("", "a")
+    assert paper_latex.room_for(box(text)) == paper_latex.room_for(box())
+    assert paper_latex.room_for(box(code)) > paper_latex.room_for(box(text))
+    writer = Writer()
+    paper_latex.visit_box(writer, box(code))
+    made = "".join(writer.body)
+    assert made.index(r"\bookroom{10}") < made.index(r"\label{a}")
+
+
+def leads(paragraph, after):
+    nodes.container("", paragraph, after)
+    return paper_latex.leads_on(paragraph)
+
+
+def test_the_name_of_a_table_or_a_statement_stays_with_it():
+    link = nodes.reference("", "Notation", refuri="#a")
+    rows, text = table(["a", "b"]), nodes.paragraph("", "It says")
+    assert leads(nodes.paragraph("", "", link), rows)
+    assert leads(nodes.paragraph("", "In short:"), rows)
+    assert not leads(nodes.paragraph("", "A sentence."), rows)
+    assert not leads(nodes.paragraph("", "", link.deepcopy()), text)
+    named = nodes.paragraph("", "", link.deepcopy(), classes=["claim-name"])
+    assert leads(named, text.deepcopy())
+    last = nodes.paragraph("", "", link.deepcopy())
+    nodes.container("", last)
+    assert not paper_latex.leads_on(last)
+
+
+def test_what_checks_a_formula_stays_with_it():
+    small = nodes.paragraph("", "computed by", classes=["computed-by"])
+    holder = nodes.container("", nodes.math_block("", "a"), small)
+    paper_latex.with_what_it_is_of(small)
+    assert [one.astext().strip() for one in holder] == [
+        r"\postdisplaypenalty=10000\relax",
+        "a",
+        r"\booktogether",
+        "computed by",
+        r"\postdisplaypenalty=0\relax",
+    ]
+
+
+def test_every_command_for_paper_is_defined():
+    style = (ROOT / "book/_paper/paper.sty").read_text("utf8")
+    code = (ROOT / "book/_ext/paper_latex.py").read_text("utf8")
+    used = set(re.findall(r"\\(book[a-z]+)", code))
+    assert {"bookroom", "booktogether", "booknumbered"} <= used
+    for name in used - {"bookpart", "bookplainpart"}:
+        assert f"command{{\\{name}}}" in style, name
+
+
+@pytest.mark.parametrize(
+    ("size", "width"),
+    [
+        # As on the screen; two on a page; words that can still be read; a page at most.
+        ((400, 200), 264),
+        ((480, 480), 262),
+        ((400, 700), 216),
+        ((400, 2000), 112),
+        ((720, 200), 392),
+    ],
+)
+def test_a_picture_on_paper_is_whole_and_can_be_read(size, width):
+    on_paper = extension("on_paper")
+    assert on_paper.on_page(*size) == pytest.approx(width, abs=1)
+
+
+def test_the_file_says_its_title_its_authors_and_its_language():
+    pages = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
+    said = build_paper.told(pages)
+    for part in (
+        f"pdftitle={{{pages['title']}}}",
+        f"pdfauthor={{{pages['author']}}}",
+        "pdflang={en}",
+    ):
+        assert part in said
 
 
 # ---- ePub ----
