@@ -269,6 +269,14 @@ def test_what_checks_a_formula_stays_with_it():
     ]
 
 
+def test_nothing_comes_between_a_place_and_its_name():
+    section = nodes.section("", nodes.title("", "a"))
+    holder = nodes.container("", nodes.target(refid="b"), section)
+    paper_latex.put_before(section, r"\bookroom{12}")
+    kinds = [one.tagname for one in holder]
+    assert kinds == ["raw", "target", "section"]
+
+
 def test_every_command_for_paper_is_defined():
     style = (ROOT / "book/_paper/paper.sty").read_text("utf8")
     code = (ROOT / "book/_ext/paper_latex.py").read_text("utf8")

@@ -334,7 +334,11 @@ def set_widths(table: nodes.table) -> None:
 
 
 def put_before(node: nodes.Node, code: str) -> None:
-    node.parent.insert(node.parent.index(node), tex(code))
+    place = node.parent.index(node)
+    # The name of a place stays with it: otherwise Sphinx would write both.
+    while place and isinstance(node.parent[place - 1], nodes.target):
+        place -= 1
+    node.parent.insert(place, tex(code))
 
 
 def put_after(node: nodes.Node, code: str) -> None:
