@@ -75,7 +75,11 @@ UNBROKEN = (Box, nodes.literal_block, nodes.container, nodes.table)
 
 def room_for(box: Box) -> int:
     """How many lines there have to be on a page for a box to begin on it: its title, and something below it."""
-    return 10 if isinstance(box[1:2] and box[1], UNBROKEN) else 6
+    if len(box) < 2 or not isinstance(box[1], UNBROKEN):
+        return 6
+    # Lines of code are lower than those of text, and no page ends among them inside a box.
+    lines = len(box[1].astext().splitlines())
+    return 5 + min(lines, 40)
 
 
 def visit_box(self, node: Box) -> None:
@@ -373,8 +377,15 @@ def with_what_it_is_of(paragraph: nodes.paragraph) -> None:
     before = paragraph.parent[place - 1] if place else None
     put_before(paragraph, "\\booktogether\n")
     if isinstance(before, nodes.math_block):
-        put_before(before, "\\postdisplaypenalty=10000\\relax\n")
-        put_after(paragraph, "\\postdisplaypenalty=0\\relax\n")
+        place = before.parent.index(before)
+        said = before.parent[place - 1] if place else None
+        forbidden = tex("\\postdisplaypenalty=10000\\relax{}")
+        # In the line above, since a blank line would end it.
+        if isinstance(said, nodes.paragraph):
+            said.append(forbidden)
+        else:
+            before.parent.insert(place, forbidden)
+        paragraph.append(tex("\\postdisplaypenalty=0\\relax{}"))
 
 
 # ---- the whole ----
@@ -511,9 +522,9 @@ class Book(SphinxPostTransform):
             for kind in ("computed-by", "evidence"):
                 if kind in classes:
                     name = kind.replace("-", "")
-                    with_what_it_is_of(paragraph)
                     paragraph.insert(0, tex(f"\\begin{{book{name}}}%\n"))
                     paragraph.append(tex(f"\\end{{book{name}}}"))
+                    with_what_it_is_of(paragraph)
 
     def solutions(self, chapters: dict[str, str]) -> None:
         """All solutions stand at the end, chapter by chapter; below an exercise stands where."""
