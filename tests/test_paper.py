@@ -259,6 +259,19 @@ def test_the_name_of_a_table_or_a_statement_stays_with_it():
     assert not paper_latex.leads_on(last)
 
 
+def test_a_signature_stays_with_what_is_said_of_it():
+    arguments = [addnodes.desc_parameter("", name) for name in "abc"]
+    function = addnodes.desc(
+        "",
+        addnodes.desc_signature(
+            "", "", addnodes.desc_parameterlist("", "", *arguments)
+        ),
+        addnodes.desc_signature("", ""),
+        addnodes.desc_content(""),
+    )
+    assert paper_latex.signed(function) == 3
+
+
 def test_what_checks_a_formula_stays_with_it():
     for first in (nodes.paragraph("", "Let"), nodes.bullet_list("")):
         small = nodes.paragraph("", "computed", classes=["computed-by"])

@@ -354,6 +354,14 @@ def follower(node: nodes.Node) -> nodes.Node | None:
     return node.parent[place] if place < len(node.parent) else None
 
 
+def signed(described: addnodes.desc) -> int:
+    """How many lines the longest signature of a function takes: one for each argument."""
+    return max(
+        len(list(one.findall(addnodes.desc_parameter)))
+        for one in described.findall(addnodes.desc_signature)
+    )
+
+
 def leads_on(paragraph: nodes.paragraph) -> bool:
     """Whether it is the name of what follows, or says of a table that it follows."""
     after = follower(paragraph)
@@ -511,6 +519,10 @@ class Book(SphinxPostTransform):
         for section in list(self.document.findall(nodes.section)):
             if isinstance(section[1:2] and section[1], UNBROKEN):
                 put_before(section, "\\bookroom{12}\n")
+        for described in list(self.document.findall(addnodes.desc)):
+            put_before(
+                described, f"\\bookroom{{{signed(described) + 6}}}\n"
+            )
         for paragraph in list(self.document.findall(nodes.paragraph)):
             if leads_on(paragraph):
                 put_before(paragraph, "\\bookroom{8}\n")
