@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import shutil
 import subprocess
@@ -459,6 +460,7 @@ def test_the_line_on_the_front_page_has_links_and_sizes(tmp_path):
 NO_TEX = (
     "XeLaTeX or its faces are not there: README.md says what to install"
 )
+EDGE = build_paper.EDGE
 NO_CHECK = "epubcheck and Java are not there"
 
 
@@ -487,6 +489,70 @@ def test_the_pdf_is_built_and_nothing_in_it_is_cut_or_unresolved():
     if shutil.which("pdftotext"):
         text = subprocess.check_output(["pdftotext", made, "-"], text=True)
         assert "??" not in text
+
+
+PAPER = ROOT / "_build/pdf/_build"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(build_paper.missing_for_pdf()), reason=NO_TEX)
+def test_figures_and_formulas_have_the_numbers_of_the_pages_on_paper_too():
+    """TeX counts them itself; what is counted for the pages is in what Sphinx keeps."""
+    built("pdf")
+    aux = (PAPER / "latex/attention-in-detail.aux").read_text("utf8")
+    on_paper = dict(re.findall(r"\\newlabel\{([^}]*)\}\{\{([^{}]*)\}", aux))
+    kept = pickle.loads(
+        (PAPER / ".doctrees/environment.pickle").read_bytes()
+    )
+    places = {
+        (page, nodes.make_id(f"equation-{name}")): f"equation:{page}:{name}"
+        for name, (page, _) in kept.domaindata["math"]["objects"].items()
+    }
+    compared = 0
+    for page, kinds in kept.toc_fignumbers.items():
+        for kind in ("figure", "displaymath"):
+            for name, number in kinds.get(kind, {}).items():
+                place = places.get((page, name), f"{page}:{name}")
+                said = ".".join(map(str, number))
+                assert on_paper[place] == said, (page, name)
+                compared += 1
+    assert compared > 150
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    bool(build_paper.missing_for_pdf())
+    or None in map(shutil.which, ("pdffonts", "pdfinfo", "pdftotext")),
+    reason=f"{NO_TEX}, or the tools that read a PDF",
+)
+def test_the_pdf_brings_its_faces_and_no_word_stands_over_the_edge():
+    made = built("pdf")
+
+    def told(*command):
+        return subprocess.check_output(command, text=True)
+
+    _, _, *faces = told("pdffonts", made).splitlines()
+    # After the name: type, encoding, then whether it is embedded.
+    assert faces
+    assert all(
+        re.search(r"\byes (yes|no) +(yes|no) ", one) for one in faces
+    )
+    title = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))[
+        "title"
+    ]
+    assert re.search(rf"^Title: +{title}$", told("pdfinfo", made), re.M)
+    words = re.findall(
+        r'<word xMin="([\d.]+)" .*xMax="([\d.]+)".*>(.*)</word>',
+        told("pdftotext", "-bbox", made, "-"),
+    )
+    assert len(words) > 50_000
+    # An inch on either side is free; text of A4 is 595 points wide.
+    beyond = [
+        word
+        for left, right, word in words
+        if float(left) < 72 - EDGE or float(right) > 595 - 72 + EDGE
+    ]
+    assert beyond == []
 
 
 def epubcheck():
