@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -95,22 +95,20 @@ def test_a_fault_in_a_log_is_found(fault):
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "wanted"),
     [("pdf", build_paper.TEX_PACKAGES), ("epub", "nodejs")],
 )
 def test_what_is_missing_is_named_before_anything_is_built(
-    form, said, tmp_path
+    form, wanted, tmp_path, monkeypatch, capsys
 ):
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools/build_paper.py", form, "--clean"],
-        env={**os.environ, "PATH": str(tmp_path), "NODE": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("make: the ")
-    assert said in done.stderr
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("NODE", "")
+    monkeypatch.setattr(sys, "argv", ["build_paper.py", form, "--clean"])
+    assert build_paper.main() == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("make: the ")
+    assert wanted in told.err
 
 
 # ---- LaTeX ----
@@ -197,6 +195,143 @@ def test_a_description_of_a_function_is_no_box():
     assert not paper_latex.is_block(addnodes.desc())
     assert paper_latex.is_block(nodes.admonition())
     assert not paper_latex.is_block(nodes.paragraph())
+
+
+# ---- what stays together on paper ----
+
+
+def box(*children, docname="notebooks/02_attention"):
+    return paper_latex.Box(
+        "",
+        nodes.title("", "Solution"),
+        *children,
+        labels=[r"\label{a}"],
+        colour="solution",
+        kind="solution",
+        docname=docname,
+    )
+
+
+class Writer:
+    """As much of Sphinx's writer as a box needs."""
+
+    def __init__(self):
+        self.body, self.curfilestack = [], ["solutions"]
+        self.no_latex_floats, self.table = 0, None
+
+
+def test_a_solution_that_has_moved_leads_to_places_of_its_own_page():
+    writer, one = Writer(), box()
+    paper_latex.visit_box(writer, one)
+    assert writer.curfilestack[-1] == "notebooks/02_attention"
+    paper_latex.depart_box(writer, one)
+    assert writer.curfilestack == ["solutions"]
+
+
+def test_a_box_begins_where_its_title_and_what_follows_have_room():
+    text, code = nodes.paragraph("", "a"), nodes.literal_block("", "a")
+    assert paper_latex.room_for(box(text)) == paper_latex.room_for(box())
+    assert paper_latex.room_for(box(text)) == 6
+    assert paper_latex.room_for(box(code)) == 6
+    code = nodes.literal_block("", "a\n" * 20)
+    assert paper_latex.room_for(box(code)) == 25
+    writer = Writer()
+    paper_latex.visit_box(writer, box(code))
+    made = "".join(writer.body)
+    assert made.index(r"\bookroom{25}") < made.index(r"\label{a}")
+
+
+def leads(paragraph, after):
+    nodes.container("", paragraph, after)
+    return paper_latex.leads_on(paragraph)
+
+
+def test_the_name_of_a_table_or_a_statement_stays_with_it():
+    link = nodes.reference("", "Notation", refuri="#a")
+    rows, text = table(["a", "b"]), nodes.paragraph("", "It says")
+    assert leads(nodes.paragraph("", "", link), rows)
+    assert leads(nodes.paragraph("", "In short:"), rows)
+    assert not leads(nodes.paragraph("", "A sentence."), rows)
+    assert not leads(nodes.paragraph("", "", link.deepcopy()), text)
+    named = nodes.paragraph("", "", link.deepcopy(), classes=["claim-name"])
+    assert leads(named, text.deepcopy())
+    last = nodes.paragraph("", "", link.deepcopy())
+    nodes.container("", last)
+    assert not paper_latex.leads_on(last)
+
+
+def test_a_signature_stays_with_what_is_said_of_it():
+    arguments = [addnodes.desc_parameter("", name) for name in "abc"]
+    function = addnodes.desc(
+        "",
+        addnodes.desc_signature(
+            "", "", addnodes.desc_parameterlist("", "", *arguments)
+        ),
+        addnodes.desc_signature("", ""),
+        addnodes.desc_content(""),
+    )
+    assert paper_latex.signed(function) == 3
+
+
+def test_what_checks_a_formula_stays_with_it():
+    for first in (nodes.paragraph("", "Let"), nodes.bullet_list("")):
+        small = nodes.paragraph("", "computed", classes=["computed-by"])
+        holder = nodes.container(
+            "", first, nodes.math_block("", "a"), small
+        )
+        paper_latex.with_what_it_is_of(small)
+        forbidden = r"\postdisplaypenalty=10000\relax{}"
+        assert "".join(one.astext() for one in holder).split("\n") == [
+            f"{first.astext().removesuffix(forbidden)}{forbidden}a\\booktogether",
+            r"computed\postdisplaypenalty=0\relax{}",
+        ]
+        # A blank line would end the paragraph above the formula.
+        inside = isinstance(first, nodes.paragraph)
+        assert len(holder) == (4 if inside else 5)
+
+
+def test_nothing_comes_between_a_place_and_its_name():
+    section = nodes.section("", nodes.title("", "a"))
+    holder = nodes.container("", nodes.target(refid="b"), section)
+    paper_latex.put_before(section, r"\bookroom{12}")
+    kinds = [one.tagname for one in holder]
+    assert kinds == ["raw", "target", "section"]
+
+
+def test_every_command_for_paper_is_defined():
+    style = (ROOT / "book/_paper/paper.sty").read_text("utf8")
+    code = (ROOT / "book/_ext/paper_latex.py").read_text("utf8")
+    used = set(re.findall(r"\\(book[a-z]+)", code))
+    assert {"bookroom", "booktogether", "booknumbered"} <= used
+    for name in used - {"bookpart", "bookplainpart"}:
+        assert f"command{{\\{name}}}" in style, name
+
+
+@pytest.mark.parametrize(
+    ("size", "width"),
+    [
+        # As on the screen; two on a page; words that can still be read; a page at most.
+        ((400, 200), 264),
+        ((480, 480), 262),
+        ((400, 700), 184),
+        ((400, 2000), 112),
+        ((720, 200), 392),
+    ],
+)
+def test_a_picture_on_paper_is_whole_and_can_be_read(size, width):
+    on_paper = extension("on_paper")
+    assert on_paper.on_page(*size) == pytest.approx(width, abs=1)
+
+
+def test_the_file_says_its_title_its_authors_and_its_language():
+    pages = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
+    said = build_paper.told(pages)
+    for part in (
+        f"pdftitle={{{pages['title']}}}",
+        f"pdfauthor={{{pages['author']}}}",
+        "pdflang={en}",
+    ):
+        assert part in said
 
 
 # ---- ePub ----
@@ -325,6 +460,7 @@ def test_the_line_on_the_front_page_has_links_and_sizes(tmp_path):
 NO_TEX = (
     "XeLaTeX or its faces are not there: README.md says what to install"
 )
+EDGE = build_paper.EDGE
 NO_CHECK = "epubcheck and Java are not there"
 
 
@@ -353,6 +489,70 @@ def test_the_pdf_is_built_and_nothing_in_it_is_cut_or_unresolved():
     if shutil.which("pdftotext"):
         text = subprocess.check_output(["pdftotext", made, "-"], text=True)
         assert "??" not in text
+
+
+PAPER = ROOT / "_build/pdf/_build"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(build_paper.missing_for_pdf()), reason=NO_TEX)
+def test_figures_and_formulas_have_the_numbers_of_the_pages_on_paper_too():
+    """TeX counts them itself; what is counted for the pages is in what Sphinx keeps."""
+    built("pdf")
+    aux = (PAPER / "latex/attention-in-detail.aux").read_text("utf8")
+    on_paper = dict(re.findall(r"\\newlabel\{([^}]*)\}\{\{([^{}]*)\}", aux))
+    kept = pickle.loads(
+        (PAPER / ".doctrees/environment.pickle").read_bytes()
+    )
+    places = {
+        (page, nodes.make_id(f"equation-{name}")): f"equation:{page}:{name}"
+        for name, (page, _) in kept.domaindata["math"]["objects"].items()
+    }
+    compared = 0
+    for page, kinds in kept.toc_fignumbers.items():
+        for kind in ("figure", "displaymath"):
+            for name, number in kinds.get(kind, {}).items():
+                place = places.get((page, name), f"{page}:{name}")
+                said = ".".join(map(str, number))
+                assert on_paper[place] == said, (page, name)
+                compared += 1
+    assert compared > 150
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    bool(build_paper.missing_for_pdf())
+    or None in map(shutil.which, ("pdffonts", "pdfinfo", "pdftotext")),
+    reason=f"{NO_TEX}, or the tools that read a PDF",
+)
+def test_the_pdf_brings_its_faces_and_no_word_stands_over_the_edge():
+    made = built("pdf")
+
+    def told(*command):
+        return subprocess.check_output(command, text=True)
+
+    _, _, *faces = told("pdffonts", made).splitlines()
+    # After the name: type, encoding, then whether it is embedded.
+    assert faces
+    assert all(
+        re.search(r"\byes (yes|no) +(yes|no) ", one) for one in faces
+    )
+    title = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))[
+        "title"
+    ]
+    assert re.search(rf"^Title: +{title}$", told("pdfinfo", made), re.M)
+    words = re.findall(
+        r'<word xMin="([\d.]+)" .*xMax="([\d.]+)".*>(.*)</word>',
+        told("pdftotext", "-bbox", made, "-"),
+    )
+    assert len(words) > 50_000
+    # An inch on either side is free; text of A4 is 595 points wide.
+    beyond = [
+        word
+        for left, right, word in words
+        if float(left) < 72 - EDGE or float(right) > 595 - 72 + EDGE
+    ]
+    assert beyond == []
 
 
 def epubcheck():

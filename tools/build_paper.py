@@ -81,6 +81,15 @@ def macros(settings: dict) -> str:
     )
 
 
+def told(settings: dict) -> str:
+    """What the file says of itself to programs that show or read it aloud."""
+    language = settings["sphinx"]["config"]["language"]
+    return (
+        f"\\hypersetup{{pdftitle={{{settings['title']}}}, pdfauthor={{{settings['author']}}}, "
+        f"pdfsubject={{{DESCRIPTION}}}, pdflang={{{language}}}, pdfdisplaydoctitle=true}}"
+    )
+
+
 def version(root: Path) -> str:
     project = tomllib.loads((root / "pyproject.toml").read_text("utf8"))
     return project["project"]["version"]
@@ -112,7 +121,9 @@ def config(root: Path, form: str) -> dict:
                 "title": settings["title"],
             },
         }
-        preamble = "\\usepackage{paper}\n" + macros(settings)
+        preamble = "\n".join(
+            ["\\usepackage{paper}", told(settings), macros(settings)]
+        )
         added |= {
             "paper_small": ["book/api", "book/evidence"],
             "paper_references": "book/references",

@@ -12,7 +12,6 @@ The pages of the site stay as they are; these changes are made while a book of a
 from __future__ import annotations
 
 from docutils import nodes
-from notebook_figures import NotebookImage
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from symbols import SymbolsHere
@@ -63,11 +62,15 @@ class Symbols(SphinxPostTransform):
 
 # Points: what a picture may take of a page, so that two of them and their words fit on it.
 WIDEST, HIGHEST = 392, 262
+# A pixel in points; a tall picture gets smaller, as long as its words can be read, and one still taller a page.
+PIXEL, SMALLEST, PAGE = 0.66, 0.46, 560
 
 
 def on_page(width: float, height: float) -> float:
     """How wide a picture is on paper, in points, when the screen gives it so many pixels."""
-    return min(width * 0.66, WIDEST, HIGHEST * width / height)
+    whole = min(width * PIXEL, WIDEST)
+    two = HIGHEST * width / height
+    return min(whole, max(two, width * SMALLEST), PAGE * width / height)
 
 
 class Pictures(SphinxPostTransform):
@@ -77,7 +80,10 @@ class Pictures(SphinxPostTransform):
 
     def run(self, **given: object) -> None:
         if self.app.builder.name == "latex":
-            for picture in self.document.findall(NotebookImage):
+            for picture in self.document.findall(nodes.image):
+                # Those of notebooks say theirs, see notebook_figures.py.
+                if "css_width" not in picture:
+                    continue
                 width, height = picture["css_width"], picture["css_height"]
                 picture["width"] = f"{on_page(width, height):.0f}pt"
 

@@ -70,8 +70,23 @@ class Proof(nodes.General, nodes.Element):
     """A proof: running text between the word and the sign."""
 
 
+UNBROKEN = (Box, nodes.literal_block, nodes.container, nodes.table)
+
+
+def room_for(box: Box) -> int:
+    """How many lines there have to be on a page for a box to begin on it: its title, and something below it."""
+    if len(box) < 2 or not isinstance(box[1], UNBROKEN):
+        return 6
+    # Lines of code are lower than those of text, and no page ends among them inside a box.
+    lines = len(box[1].astext().splitlines())
+    return 5 + min(lines, 40)
+
+
 def visit_box(self, node: Box) -> None:
-    self.body.append("\n" + "".join(node["labels"]))
+    # A solution has moved: what it names, and what it leads to, are still those of its page.
+    self.curfilestack.append(node["docname"] or self.curfilestack[-1])
+    self.body.append(f"\n\\bookroom{{{room_for(node)}}}\n")
+    self.body.append("".join(node["labels"]))
     self.body.append(rf"\begin{{bookbox}}{{{node['colour']}}}")
     self.no_latex_floats += 1
     if self.table:
@@ -81,6 +96,7 @@ def visit_box(self, node: Box) -> None:
 def depart_box(self, node: Box) -> None:
     self.body.append("\\end{bookbox}\n")
     self.no_latex_floats -= 1
+    self.curfilestack.pop()
 
 
 def visit_proof(self, node: Proof) -> None:
@@ -318,6 +334,68 @@ def set_widths(table: nodes.table) -> None:
     table["classes"].append("colwidths-given")
 
 
+# ---- what stays together ----
+
+
+def put_before(node: nodes.Node, code: str) -> None:
+    place = node.parent.index(node)
+    # The name of a place stays with it: otherwise Sphinx would write both.
+    while place and isinstance(node.parent[place - 1], nodes.target):
+        place -= 1
+    node.parent.insert(place, tex(code))
+
+
+def put_after(node: nodes.Node, code: str) -> None:
+    node.parent.insert(node.parent.index(node) + 1, tex(code))
+
+
+def follower(node: nodes.Node) -> nodes.Node | None:
+    place = node.parent.index(node) + 1
+    return node.parent[place] if place < len(node.parent) else None
+
+
+def signed(described: addnodes.desc) -> int:
+    """How many lines the longest signature of a function takes: one for each argument."""
+    return max(
+        len(list(one.findall(addnodes.desc_parameter)))
+        for one in described.findall(addnodes.desc_signature)
+    )
+
+
+def leads_on(paragraph: nodes.paragraph) -> bool:
+    """Whether it is the name of what follows, or says of a table that it follows."""
+    after = follower(paragraph)
+    if after is None:
+        return False
+    if isinstance(after, nodes.table):
+        if paragraph.astext().rstrip().endswith(":"):
+            return True
+    elif "claim-name" not in paragraph["classes"]:
+        return False
+    return all(
+        isinstance(one, (nodes.reference, nodes.strong))
+        or not one.astext().strip()
+        for one in paragraph
+    )
+
+
+def with_what_it_is_of(paragraph: nodes.paragraph) -> None:
+    """Small print stays with what it speaks of: TeX may break a page behind a formula, unless it is told."""
+    place = paragraph.parent.index(paragraph)
+    before = paragraph.parent[place - 1] if place else None
+    put_before(paragraph, "\\booktogether\n")
+    if isinstance(before, nodes.math_block):
+        place = before.parent.index(before)
+        said = before.parent[place - 1] if place else None
+        forbidden = tex("\\postdisplaypenalty=10000\\relax{}")
+        # In the line above, since a blank line would end it.
+        if isinstance(said, nodes.paragraph):
+            said.append(forbidden)
+        else:
+            before.parent.insert(place, forbidden)
+        paragraph.append(tex("\\postdisplaypenalty=0\\relax{}"))
+
+
 # ---- the whole ----
 
 
@@ -339,6 +417,7 @@ class Book(SphinxPostTransform):
         for block in list(self.document.findall(is_block)):
             # A block in another has its turn, wherever it stands by then.
             block.replace_self(boxed(self.env, block))
+        self.together()
         self.cells()
         self.small_print()
         for table in list(self.document.findall(nodes.table)):
@@ -435,6 +514,20 @@ class Book(SphinxPostTransform):
                     container.append(tex(f"\n\\end{{book{name}}}\n"))
             container["classes"] = []
 
+    def together(self) -> None:
+        """What says what comes next stands on the same page: headings, names of statements and of tables."""
+        for section in list(self.document.findall(nodes.section)):
+            if isinstance(section[1:2] and section[1], UNBROKEN):
+                put_before(section, "\\bookroom{12}\n")
+        for described in list(self.document.findall(addnodes.desc)):
+            put_before(
+                described, f"\\bookroom{{{signed(described) + 6}}}\n"
+            )
+        for paragraph in list(self.document.findall(nodes.paragraph)):
+            if leads_on(paragraph):
+                put_before(paragraph, "\\bookroom{8}\n")
+                put_after(paragraph, "\\booktogether\n")
+
     def small_print(self) -> None:
         for paragraph in list(self.document.findall(nodes.paragraph)):
             classes = paragraph["classes"]
@@ -443,6 +536,7 @@ class Book(SphinxPostTransform):
                     name = kind.replace("-", "")
                     paragraph.insert(0, tex(f"\\begin{{book{name}}}%\n"))
                     paragraph.append(tex(f"\\end{{book{name}}}"))
+                    with_what_it_is_of(paragraph)
 
     def solutions(self, chapters: dict[str, str]) -> None:
         """All solutions stand at the end, chapter by chapter; below an exercise stands where."""

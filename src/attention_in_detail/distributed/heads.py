@@ -48,7 +48,7 @@ def split_over_ranks(
         mesh: a ``DeviceMesh`` of one axis; None means all ranks.
 
     Returns:
-        A module that computes the same. Its parameters are ``DTensor``s, so that each
+        A module that computes the same. Its parameters are of type ``DTensor``: each
         rank stores 1/n of the matrices; ``full_tensor()`` gathers one.
 
     Raises:
