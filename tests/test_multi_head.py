@@ -757,6 +757,7 @@ def test_key_heads_are_repeated_not_tiled(make):
         assert_close(repeat_heads(make(x), times), x[:, order], 0)
     y = make(x)
     assert repeat_heads(y, np.int8(1)) is y
+    assert repeat_heads(y, np.int8(100)).shape == (B, 200, S, 4)
     assert repeat_heads(make(x[0, :, :0]), 2).shape == (4, 0, 4)
 
 

@@ -62,8 +62,7 @@ def softcap(z: Float[Array, "*shape"], cap: Real) -> Float[Array, "*shape"]:
         ValueError: if ``cap`` is not positive and finite.
 
     Source:
-        Gemma Team (2024), section 2; for the logits of the output Bello et al. (2017),
-        section 4.
+        Gemma Team (2024), section 2.
     """
     wide, c = widened(z), float(cap)
     return narrowed(c * array_namespace(z).tanh(wide / c), z.dtype)

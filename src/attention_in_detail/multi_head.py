@@ -110,8 +110,9 @@ def repeat_heads(
     Source:
         Ainslie et al. (2023), section 2.2.
     """
-    times = int(times)
-    return x if times == 1 else array_namespace(x).repeat(x, times, axis=-3)
+    if times == 1:
+        return x
+    return array_namespace(x).repeat(x, int(times), axis=-3)
 
 
 @checked(check_multi_head)
