@@ -34,6 +34,7 @@ LAYERS = (
     "bias",
     "bias of heads",
     "no biases",
+    "shared keys",
 )
 
 
@@ -55,7 +56,8 @@ def arrays_of_layer(case, dtype):
         dtype=dtype,
         bias=case != "no biases",
         D=D,
-        heads=HEADS,
+        heads=2 * HEADS if case == "shared keys" else HEADS,
+        kv_heads=HEADS if case == "shared keys" else None,
         D_out=D_out,
         **widths,
     )
@@ -218,11 +220,13 @@ def refusals(rank):
             ring_attention(x, x, x, **options)
         except ValueError as error:
             said.append(str(error))
-    try:
-        p = parameters(D=15, heads=3, D_q=4, D_k=4, D_v=4)
-        split_over_ranks(module_with(p))
-    except ValueError as error:
-        said.append(str(error))
+    for heads, kv_heads in ((3, None), (60, 1)):
+        widths = {"D": 60, "D_q": 4, "D_k": 4, "D_v": 4}
+        p = parameters(heads=heads, kv_heads=kv_heads, **widths)
+        try:
+            split_over_ranks(module_with(p))
+        except ValueError as error:
+            said.append(str(error))
     return said
 
 

@@ -43,10 +43,18 @@ def feed_forward_parameters(
 
 
 def attention_parameters(
-    make=np.asarray, *, D=D, D_c=D, seed=0, heads=h, dtype=np.float64
+    make=np.asarray,
+    *,
+    D=D,
+    D_c=D,
+    seed=0,
+    heads=h,
+    dtype=np.float64,
+    kv_heads=None,
 ):
     widths = {"D": D, "D_q": D, "D_k": D_c, "D_v": D_c, "D_out": D}
-    return parameters(make, seed=seed, heads=heads, dtype=dtype, **widths)
+    widths |= {"heads": heads, "kv_heads": kv_heads}
+    return parameters(make, seed=seed, dtype=dtype, **widths)
 
 
 def encoder_parameters(

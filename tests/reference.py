@@ -63,6 +63,7 @@ def _entry(x, batch, b):
 def multi_head(p, queries, keys, values, mask=None, bias=None):
     """Output and weights (h, T, S) of two-dimensional arrays; mask and bias have the axes (h, T, S)."""
     D_h = p.D // p.heads
+    sharing = p.heads // p.h_kv
     q, k, v = (
         np.asarray(x) @ np.asarray(W) + (0 if b is None else np.asarray(b))
         for x, W, b in (
@@ -75,10 +76,12 @@ def multi_head(p, queries, keys, values, mask=None, bias=None):
     side_by_side, weights = np.zeros((T, p.D)), np.zeros((p.heads, T, S))
     for i in range(p.heads):
         own = slice(i * D_h, (i + 1) * D_h)
+        first = i // sharing * D_h
+        shared = slice(first, first + D_h)
         side_by_side[:, own], weights[i] = attention(
             q[:, own],
-            k[:, own],
-            v[:, own],
+            k[:, shared],
+            v[:, shared],
             None if mask is None else mask[i],
             None if bias is None else bias[i],
         )

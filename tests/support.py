@@ -98,7 +98,12 @@ def parameters(
         "D_v": D_v,
         "D_out": D_out,
         "heads": h,
+        "kv_heads": None,
     } | sizes
+    D_kv = sizes["D"]
+    if sizes["kv_heads"] is not None:
+        D_kv = sizes["D"] // sizes["heads"] * sizes["kv_heads"]
+    columns = sizes["D"], D_kv, D_kv
     rows = sizes["D_q"], sizes["D_k"], sizes["D_v"]
 
     def draw(*shape, n):
@@ -109,9 +114,16 @@ def parameters(
         )
 
     return MultiHeadParameters(
-        *(draw(size, sizes["D"], n=n) for n, size in enumerate(rows)),
+        *(
+            draw(*shape, n=n)
+            for n, shape in enumerate(zip(rows, columns, strict=True))
+        ),
         draw(sizes["D"], sizes["D_out"], n=3) if output else None,
-        *(draw(sizes["D"], n=4 + n) if bias else None for n in range(3)),
+        *(
+            draw(size, n=4 + n) if bias else None
+            for n, size in enumerate(columns)
+        ),
         draw(sizes["D_out"], n=7) if bias and output else None,
         heads=sizes["heads"],
+        kv_heads=sizes["kv_heads"],
     )

@@ -69,6 +69,20 @@ def heads_of(f, make, *arrays, **options):
     )
 
 
+def today(a):
+    widths = dict.fromkeys(("D_q", "D_k", "D_v"), D_q)
+    p = parameters(a, D=24, heads=6, kv_heads=2, **widths)
+    options = {
+        "rotary_base": 100.0,
+        "slopes": package.head_slopes(6, like=a(X)),
+        "before": 1,
+        "sinks": 1,
+        "cap": 2.0,
+    }
+    _, cache = package.cached_self_attention(p, a(X[:, :1]), **options)
+    return package.cached_self_attention(p, a(X[:, 1:]), cache, **options)
+
+
 def fields_of(part):
     return part.output, part.largest, part.total
 
@@ -148,6 +162,29 @@ CALLS = {
     "multi_head_attention": lambda a: heads_of(
         package.multi_head_attention, a, Q, K, V
     ),
+    "repeat_heads": lambda a: package.repeat_heads(
+        a(normal(B, 2, S, 4)), 3
+    ),
+    "rotate": lambda a: package.rotate(a(q), a(np.arange(T) - 1), base=100),
+    "head_slopes": lambda a: package.head_slopes(6, like=a(q)),
+    "linear_bias": lambda a: package.linear_bias(
+        T, S, slopes=package.head_slopes(6, like=a(q)), offset=2
+    ),
+    "sink_mask": lambda a: package.sink_mask(
+        T, S, sinks=2, offset=2, like=a(q)
+    ),
+    "softcap": lambda a: package.softcap(a(Q), 2.0),
+    "softcap_derivative": lambda a: package.softcap_derivative(a(Q), 2.0),
+    "capped_attention": lambda a: package.capped_attention(
+        a(q),
+        a(k),
+        a(v),
+        cap=2.0,
+        mask=a(MASK[:, 0]),
+        bias=a(BIAS[:, 0]),
+        return_weights=True,
+    ),
+    "cached_self_attention": lambda a: today(a)[0],
     "self_attention": lambda a: heads_of(package.self_attention, a, X),
     "cross_attention": lambda a: heads_of(package.cross_attention, a, X, C),
     "sinusoidal_positions": lambda a: package.sinusoidal_positions(
@@ -257,7 +294,7 @@ PARAMETERS = {
     "PartialAttention",
     "TransformerParameters",
 }
-WITHOUT_ARRAYS = {"shape_checked", "show_source"}
+WITHOUT_ARRAYS = {"cache_bytes", "shape_checked", "show_source"}
 
 
 def test_no_public_function_is_forgotten():

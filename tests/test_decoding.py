@@ -19,7 +19,13 @@ from attention_in_detail import (
     padding_mask,
     transformer,
 )
-from tests.layer_support import V_s, V_t, tokens, transformer_parameters
+from tests.layer_support import (
+    V_s,
+    V_t,
+    attention_parameters,
+    tokens,
+    transformer_parameters,
+)
 from tests.support import B, S, assert_close, each_library, normal, numpy_of
 
 SOURCE = tokens(B, S, V=V_s, seed=1)
@@ -326,3 +332,34 @@ def test_torch_and_numpy_take_the_same_tokens_in_float32():
         **GIVEN,
     )
     assert one.tolist() == two.tolist()
+
+
+# ---- fewer key heads than query heads ----
+
+
+@each_library
+def test_a_decoder_of_shared_key_heads_keeps_each_once(make):
+    """Cached = uncached, in both attentions of each layer; the cache is as much smaller."""
+    p = transformer_parameters(make)
+    shared = [
+        replace(
+            layer,
+            self_attention=attention_parameters(
+                make, heads=4, kv_heads=2, seed=n
+            ),
+            cross_attention=attention_parameters(
+                make, heads=4, kv_heads=1, seed=n + 5
+            ),
+        )
+        for n, layer in enumerate(p.decoder_layers)
+    ]
+    p = replace(p, decoder_layers=tuple(shared))
+    target, mask = tokens(B, 5, V=V_t), make(MASK)
+    memory = encode(p, make(SOURCE), source_mask=mask)
+    expected = decode(p, make(target), memory, source_mask=mask)
+    cache = decoder_cache(p, memory, source_mask=mask)
+    for at in (slice(0, 2), slice(2, 3), slice(3, 5)):
+        logits, cache = decode_step(p, make(target[:, at]), cache)
+        assert_close(logits, expected[:, at, :])
+    assert cache.own[0].keys.shape == (B, 2, 5, 2)
+    assert cache.context[0].values.shape == (B, 1, S, 2)

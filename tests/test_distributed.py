@@ -61,6 +61,8 @@ def assert_rest(found, ranks):
             "rank 1 has scale=2.0, but rank 0 has scale=1.0; all ranks must give the same shapes and options",
             f"module has h = 3 heads, but there are {ranks} ranks; "
             "each takes the same number of heads: start 1, 3 processes",
+            f"module has h_kv = 1 heads, but there are {ranks} ranks; "
+            "each takes the same number of heads: start 1 processes",
         ]
     members = found[ranks // 2 :]
     whole = support.ring_at_once(support.arrays_of_ring("float64"), 0)

@@ -1,14 +1,18 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from attention_in_detail import (
+    MultiHeadParameters,
     attention,
     cross_attention,
     merge_heads,
     multi_head_attention,
     multi_head_attention_by_head,
     padding_mask,
+    repeat_heads,
     self_attention,
     split_heads,
 )
@@ -723,3 +727,106 @@ def test_numpy_and_torch_agree():
     )
     for one, two in zip(ours, theirs, strict=True):
         assert_close(one, two, 1e-13)
+
+
+# ---- fewer key heads than query heads ----
+
+
+def grouped(make=np.asarray, kv_heads=2, **options):
+    """Six heads of width 4; two key heads serve three of them each, unless told otherwise."""
+    return parameters(make, D=24, heads=6, kv_heads=kv_heads, **options)
+
+
+def spread_out(p):
+    """Plain heads with the same numbers: each block of keys and values written once for each head that reads it."""
+    blocks = [p.head(i) for i in range(p.heads)]
+    arrays = {
+        name: np.concatenate(
+            [numpy_of(getattr(block, name)) for block in blocks], axis=-1
+        )
+        for name in ("W_K", "W_V", "b_K", "b_V")
+    }
+    own = {n: numpy_of(getattr(p, n)) for n in ("W_Q", "W_O", "b_Q", "b_O")}
+    return MultiHeadParameters(**own, **arrays, heads=p.heads)
+
+
+@each_library
+def test_key_heads_are_repeated_not_tiled(make):
+    x = normal(B, 2, S, 4)
+    for times, order in ((1, [0, 1]), (3, [0, 0, 0, 1, 1, 1])):
+        assert_close(repeat_heads(make(x), times), x[:, order], 0)
+    y = make(x)
+    assert repeat_heads(y, np.int8(1)) is y
+    assert repeat_heads(y, np.int8(100)).shape == (B, 200, S, 4)
+    assert repeat_heads(make(x[0, :, :0]), 2).shape == (4, 0, 4)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
+@both_ways
+@each_library
+def test_shared_key_heads_equal_the_formula(make, multi_head, kv_heads):
+    mask, bias = coin(B, 6, T, S, seed=6), normal(B, 6, T, S, seed=7)
+    out, weights = expected(grouped(kv_heads=kv_heads), mask, bias)
+    ours = multi_head(
+        grouped(make, kv_heads=kv_heads),
+        make(Q),
+        make(K),
+        make(V),
+        mask=make(mask),
+        bias=make(bias),
+        return_weights=True,
+    )
+    assert_close(ours[0], out)
+    assert_close(ours[1], weights)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
+@both_ways
+def test_shared_key_heads_are_heads_whose_keys_are_repeated_by_hand(
+    multi_head, kv_heads
+):
+    p = grouped(kv_heads=kv_heads)
+    assert_close(
+        multi_head(p, Q, K, V),
+        multi_head(spread_out(p), Q, K, V),
+        1e-14,
+    )
+    tiled = np.tile(numpy_of(p.W_K), 6 // kv_heads)
+    other = replace(spread_out(p), W_K=tiled)
+    apart = np.abs(multi_head(other, Q, K, V) - multi_head(p, Q, K, V))
+    assert (apart.max() > 0.01) == (kv_heads > 1)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
+@both_ways
+def test_gradients_of_shared_key_heads_are_sums_over_those_that_share(
+    multi_head, kv_heads
+):
+    def gradients(p):
+        names = list(p.arrays())
+        given = leaves(*(numpy_of(x) for x in p.arrays().values()))
+        shared = replace(p, **dict(zip(names, given, strict=True)))
+        inputs = [torch.tensor(x) for x in (Q, K, V)]
+        multi_head(shared, *inputs).square().sum().backward()
+        return {
+            name: x.grad.numpy()
+            for name, x in zip(names, given, strict=True)
+        }
+
+    p = grouped(kv_heads=kv_heads)
+    ours, plain = gradients(p), gradients(spread_out(p))
+    for name in ("W_Q", "W_O", "b_Q", "b_O"):
+        assert_close(ours[name], plain[name])
+    for name in ("W_K", "W_V", "b_K", "b_V"):
+        lead = plain[name].shape[:-1]
+        parts = plain[name].reshape(*lead, kv_heads, 6 // kv_heads, 4)
+        assert_close(ours[name], parts.sum(-2).reshape(*lead, 4 * kv_heads))
+
+
+@both_ways
+def test_as_many_key_heads_as_heads_give_the_same_to_the_last_bit(
+    multi_head,
+):
+    p = parameters()
+    same = replace(p, kv_heads=h)
+    assert np.array_equal(multi_head(p, Q, K, V), multi_head(same, Q, K, V))

@@ -310,3 +310,83 @@ def test_parameters_from_torch_are_views():
         module.out_proj.bias.fill_(2)
     assert not p.W_V.any()
     assert (p.b_O == 2).all()
+
+
+# ---- fewer key heads than query heads ----
+
+
+def grouped(make=np.asarray, kv_heads=2, **options):
+    """Six heads of width 4; two key heads serve three of them each, unless told otherwise."""
+    return parameters(make, D=24, heads=6, kv_heads=kv_heads, **options)
+
+
+def test_sizes_of_shared_key_heads():
+    p = grouped()
+    assert (p.h_kv, p.kv_heads, p.sharing) == (2, 2, 3)
+    assert (p.D, p.D_h, p.D_kv) == (24, 4, 8)
+    assert p.W_K.shape == (D_k, 8)
+    assert p.b_V.shape == (8,)
+    own = parameters()
+    assert own.kv_heads is None
+    assert (own.h_kv, own.D_kv, own.sharing) == (h, D, 1)
+    assert list(p.arrays()) == NAMES
+    kept = dataclasses.replace(p, kv_heads=np.int8(2)).kv_heads
+    assert type(kept) is int
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
+def test_count_of_shared_key_heads_falls_with_their_number(kv_heads, bias):
+    """Two matrices of D · D_kv, and two biases of D_kv, in place of D · D and D."""
+    p = MultiHeadParameters.init(
+        24, 6, kv_heads=kv_heads, seed=0, bias=bias
+    )
+    D_kv = 4 * kv_heads
+    biases = 2 * 24 + 2 * D_kv if bias else 0
+    assert p.count == 2 * 24 * 24 + 2 * 24 * D_kv + biases
+
+
+@each_library
+def test_heads_that_share_read_the_same_columns(make):
+    """Heads 0, 1, 2 share key head 0, and 3, 4, 5 key head 1: in a row, not in turn."""
+    p = grouped(make)
+    for i, first in enumerate([0, 0, 0, 4, 4, 4]):
+        head, own = p.head(i), slice(4 * i, 4 * i + 4)
+        shared = slice(first, first + 4)
+        assert head.kv_heads is None
+        for name in ("K", "V"):
+            for kind in ("W_", "b_"):
+                assert_close(
+                    getattr(head, kind + name),
+                    numpy_of(getattr(p, kind + name))[..., shared],
+                    0,
+                )
+        assert_close(head.W_Q, numpy_of(p.W_Q)[:, own], 0)
+        assert_close(head.b_Q, numpy_of(p.b_Q)[own], 0)
+        assert_close(head.W_O, numpy_of(p.W_O)[own, :], 0)
+
+
+def test_as_many_key_heads_as_heads_change_nothing():
+    widths = {"D_q": 5, "D_k": 7, "D_v": 3, "D_out": 9}
+    own = MultiHeadParameters.init(24, 6, seed=3, **widths)
+    same = MultiHeadParameters.init(24, 6, kv_heads=6, seed=3, **widths)
+    assert (same.h_kv, same.sharing) == (6, 1)
+    for name, x in own.arrays().items():
+        assert_close(getattr(same, name), x, 0)
+
+
+def test_init_draws_shared_key_heads_with_the_same_variance():
+    p = MultiHeadParameters.init(512, 8, kv_heads=np.int8(2), seed=0)
+    assert p.W_K.shape == p.W_V.shape == (512, 128)
+    assert p.b_K.shape == (128,)
+    assert abs(p.W_K.std() * 512**0.5 - 1) < 0.02
+    assert p.kv_heads == 2
+
+
+def test_shared_key_heads_can_be_copied_and_stored():
+    p = grouped()
+    for other in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
+        assert (other.heads, other.kv_heads) == (6, 2)
+        assert_close(other.W_K, p.W_K, 0)
+    with pytest.raises(ValueError, match="kv_heads = 4"):
+        dataclasses.replace(p, kv_heads=4)

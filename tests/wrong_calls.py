@@ -25,6 +25,10 @@ from attention_in_detail.distributed.counting import traffic
 from attention_in_detail.distributed.paper import on_paper
 from attention_in_detail.exercises import check, exercises_of
 from attention_in_detail.figures import attention_viewer
+from attention_in_detail.insights.routing import change_gauge
+from attention_in_detail.insights.shared_projections import (
+    strongest_shared,
+)
 from attention_in_detail.memory import measure_peak
 from attention_in_detail.models import (
     SSRUParameters,
@@ -1654,6 +1658,170 @@ CALLS |= {
         bytes_per_second_beside=float("inf")
     ),
     "paper: backward": lambda: paper(backward=None),
+}
+
+
+def shared(**changed):
+    """Six heads of width 4 with two key heads, which read a sequence of width 5."""
+    arrays = {
+        "W_Q": f(5, 24),
+        "W_K": f(5, 8),
+        "W_V": f(5, 8),
+        "W_O": f(24, D_out),
+        "b_K": f(8),
+        "heads": 6,
+        "kv_heads": 2,
+    } | changed
+    return a.MultiHeadParameters(**arrays)
+
+
+def turn(**changed):
+    given = {"x": f(B, T, 4), "positions": ids(T)} | changed
+    return a.rotate(**given)
+
+
+def slope(**changed):
+    return a.linear_bias(**{"T": T, "slopes": f(h)} | changed)
+
+
+def cap(**changed):
+    given = {
+        "queries": f(B, T, D_k),
+        "keys": f(B, S, D_k),
+        "values": f(B, S, D_v),
+        "cap": 2.0,
+    } | changed
+    return a.capped_attention(**given)
+
+
+def of_today(**changed):
+    given = {"parameters": shared(), "x": f(B, T, 5)} | changed
+    return a.cached_self_attention(**given)
+
+
+def kept(*lead, width=4):
+    return a.KeyValueCache(f(*lead, S, width), f(*lead, S, width))
+
+
+def size(**changed):
+    given = {"length": 3, "layers": 2, "kv_heads": 1, "D_h": 4} | changed
+    return a.cache_bytes(**given)
+
+
+CALLS |= {
+    # ---- fewer key heads
+    "kv_heads: not dividing": lambda: shared(kv_heads=4),
+    "kv_heads: more than heads": lambda: shared(kv_heads=12),
+    "kv_heads: zero": lambda: shared(kv_heads=0),
+    "kv_heads: float": lambda: shared(kv_heads=2.0),
+    "kv_heads: W_K": lambda: shared(W_K=f(5, 24)),
+    "kv_heads: W_V": lambda: shared(W_V=f(5, 4)),
+    "kv_heads: b_K": lambda: shared(b_K=f(24)),
+    "kv_heads: b_V": lambda: shared(b_V=f(4)),
+    "kv_heads: b_Q": lambda: shared(b_Q=f(8)),
+    "kv_heads: heads": lambda: shared(heads=16, kv_heads=4),
+    "kv_heads: missing": lambda: shared(kv_heads=None),
+    "init: kv_heads": lambda: init(24, 6, kv_heads=4),
+    "init: kv_heads text": lambda: init(24, 6, kv_heads="2"),
+    "module: kv_heads": lambda: module(24, 6, kv_heads=5),
+    "module: kv_heads negative": lambda: module(24, 6, kv_heads=-2),
+    "to_torch: kv_heads": lambda: MultiHeadAttention(
+        24, 6, kv_heads=2
+    ).to_torch(),
+    "repeat: axes": lambda: a.repeat_heads(f(S, 4), 2),
+    "repeat: integers": lambda: a.repeat_heads(f(h, S, 4, dtype=int), 2),
+    "repeat: times": lambda: a.repeat_heads(f(h, S, 4), 0),
+    "repeat: times float": lambda: a.repeat_heads(f(h, S, 4), 2.0),
+    "gauge: kv_heads": lambda: change_gauge(
+        shared(b_K=None), f(6, 4, 4), f(6, 4, 4)
+    ),
+    "strongest: kv_heads": lambda: strongest_shared(shared(), 3),
+    # ---- rotary positions
+    "rotate: x list": lambda: turn(x=[[1.0]]),
+    "rotate: x integers": lambda: turn(x=f(T, 4, dtype=int)),
+    "rotate: x axes": lambda: turn(x=f(4)),
+    "rotate: odd": lambda: turn(x=f(B, T, 5)),
+    "rotate: no width": lambda: turn(x=f(B, T, 0)),
+    "rotate: positions list": lambda: turn(positions=[0, 1, 2]),
+    "rotate: positions floats": lambda: turn(positions=f(T)),
+    "rotate: positions number": lambda: turn(positions=number(3)),
+    "rotate: positions length": lambda: turn(positions=ids(S)),
+    "rotate: positions batch": lambda: turn(positions=ids(2, T)),
+    "rotate: positions library": lambda: turn(
+        positions=torch.ones(T, dtype=torch.int64)
+    ),
+    "rotate: base text": lambda: turn(base="10000"),
+    "rotate: base flag": lambda: turn(base=True),
+    "rotate: base zero": lambda: turn(base=0),
+    "rotate: base infinite": lambda: turn(base=float("inf")),
+    "rotate: pairs": lambda: turn(pairs="half"),
+    "rotate: pairs number": lambda: turn(pairs=2),
+    # ---- linear biases, sinks
+    "slopes: heads": lambda: a.head_slopes(0),
+    "slopes: heads float": lambda: a.head_slopes(8.0),
+    "slopes: like": lambda: a.head_slopes(8, like=ids(1)),
+    "linear bias: T": lambda: slope(T=-1),
+    "linear bias: S": lambda: slope(S=0),
+    "linear bias: offset": lambda: slope(offset=0.5),
+    "linear bias: list": lambda: slope(slopes=[0.5]),
+    "linear bias: integers": lambda: slope(slopes=ids(h)),
+    "linear bias: axes": lambda: slope(slopes=f(h, 1)),
+    "sinks: missing": lambda: a.sink_mask(3),
+    "sinks: negative": lambda: a.sink_mask(3, sinks=-1),
+    "sinks: float": lambda: a.sink_mask(3, sinks=1.0),
+    "sinks: T": lambda: a.sink_mask(-3, sinks=1),
+    "sinks: like": lambda: a.sink_mask(3, sinks=1, like="torch"),
+    # ---- soft caps
+    "softcap: integers": lambda: a.softcap(ids(3), 2.0),
+    "softcap: text": lambda: a.softcap(f(3), "2"),
+    "softcap: flag": lambda: a.softcap(f(3), True),
+    "softcap: zero": lambda: a.softcap(f(3), 0),
+    "softcap: infinite": lambda: a.softcap(f(3), float("inf")),
+    "softcap derivative: negative": lambda: a.softcap_derivative(f(3), -1),
+    "capped: cap": lambda: cap(cap=float("nan")),
+    "capped: width": lambda: cap(keys=f(B, S, D_q)),
+    "capped: mask": lambda: cap(mask=f(T, S)),
+    "capped: missing": lambda: a.capped_attention(
+        f(2, 2), f(2, 2), f(2, 2)
+    ),
+    # ---- self-attention with a cache
+    "today: parameters": lambda: of_today(parameters=None),
+    "today: integers": lambda: of_today(x=f(B, T, 5, dtype=int)),
+    "today: axes": lambda: of_today(x=f(5)),
+    "today: width": lambda: of_today(x=f(B, T, 4)),
+    "today: width of values": lambda: of_today(
+        parameters=shared(W_V=f(4, 8))
+    ),
+    "today: dtype": lambda: of_today(x=f(B, T, 5, dtype="float32")),
+    "today: nothing": lambda: of_today(x=f(B, 0, 5)),
+    "today: base": lambda: of_today(rotary_base=-1.0),
+    "today: odd": lambda: of_today(
+        parameters=shared(
+            heads=8, kv_heads=2, W_K=f(5, 6), W_V=f(5, 6), b_K=None
+        ),
+        rotary_base=10.0,
+    ),
+    "today: slopes": lambda: of_today(slopes=f(2)),
+    "today: slopes list": lambda: of_today(slopes=[1.0] * 6),
+    "today: slopes dtype": lambda: of_today(slopes=f(6, dtype="float32")),
+    "today: before": lambda: of_today(before=-1),
+    "today: sinks": lambda: of_today(before=1, sinks=0.5),
+    "today: sinks alone": lambda: of_today(sinks=4),
+    "today: cap": lambda: of_today(cap=0.0),
+    "today: cache": lambda: of_today(cache=(f(2), f(2))),
+    "today: cache of another batch": lambda: of_today(cache=kept(4, 2)),
+    "today: cache of all heads": lambda: of_today(cache=kept(B, 6)),
+    "today: cache of another width": lambda: of_today(
+        cache=kept(B, 2, width=3)
+    ),
+    "today: cache of another library": lambda: of_today(
+        cache=a.KeyValueCache(t(B, 2, S, 4), t(B, 2, S, 4))
+    ),
+    "bytes: length": lambda: size(length=-1),
+    "bytes: length float": lambda: size(length=1e6),
+    "bytes: layers": lambda: size(layers=0),
+    "bytes: kv_heads": lambda: size(kv_heads=None),
+    "bytes: itemsize": lambda: size(itemsize=0),
 }
 
 

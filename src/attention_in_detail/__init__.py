@@ -12,8 +12,17 @@ from attention_in_detail.backward import (
 from attention_in_detail.caching import (
     DecoderCache,
     KeyValueCache,
+    cache_bytes,
     decode_step,
     decoder_cache,
+)
+from attention_in_detail.capping import (
+    capped_attention,
+    softcap,
+    softcap_derivative,
+)
+from attention_in_detail.causal_self_attention import (
+    cached_self_attention,
 )
 from attention_in_detail.decoding import (
     Hypothesis,
@@ -33,6 +42,7 @@ from attention_in_detail.layers import (
     decoder_layer,
     encoder_layer,
 )
+from attention_in_detail.linear_biases import head_slopes, linear_bias
 from attention_in_detail.masks import (
     causal_mask,
     combine_masks,
@@ -47,6 +57,7 @@ from attention_in_detail.multi_head import (
     merge_heads,
     multi_head_attention,
     multi_head_attention_by_head,
+    repeat_heads,
     self_attention,
     split_heads,
 )
@@ -66,12 +77,14 @@ from attention_in_detail.pointwise import (
     relu,
 )
 from attention_in_detail.positions import sinusoidal_positions
+from attention_in_detail.rotary import rotate
 from attention_in_detail.rows import softmax, softmax_jacobian
 from attention_in_detail.scaled_dot_product import (
     attention,
     attention_weights,
     scores,
 )
+from attention_in_detail.sinks import sink_mask
 from attention_in_detail.sources import show_source
 from attention_in_detail.trees import map_arrays
 
@@ -93,6 +106,9 @@ __all__ = [
     "attention_gradients",
     "attention_weights",
     "beam_decode",
+    "cache_bytes",
+    "cached_self_attention",
+    "capped_attention",
     "causal_mask",
     "combine_masks",
     "cross_attention",
@@ -106,7 +122,9 @@ __all__ = [
     "feed_forward",
     "gelu",
     "greedy_decode",
+    "head_slopes",
     "layer_norm",
+    "linear_bias",
     "map_arrays",
     "mask_from_torch_mha",
     "mask_to_torch_mha",
@@ -118,11 +136,16 @@ __all__ = [
     "padding_mask",
     "partial_attention",
     "relu",
+    "repeat_heads",
+    "rotate",
     "scores",
     "self_attention",
     "shape_checked",
     "show_source",
+    "sink_mask",
     "sinusoidal_positions",
+    "softcap",
+    "softcap_derivative",
     "softmax",
     "softmax_jacobian",
     "split_heads",

@@ -10,6 +10,7 @@ from attention_in_detail.notation import Array, Scale
 __all__ = [
     "as_factor",
     "constant",
+    "itemsize",
     "library_of",
     "narrowed",
     "spread",
@@ -39,6 +40,11 @@ def as_factor(scale: Scale, like: Array) -> Scale:
         if isinstance(scale, Real)
         else narrowed(scale, like.dtype)
     )
+
+
+def itemsize(x: Array) -> int:
+    """Return how many bytes a number of ``x`` takes."""
+    return array_namespace(x).finfo(x.dtype).bits // 8
 
 
 def spread(x: Array, shape: tuple[int, ...]) -> Array:

@@ -34,6 +34,12 @@ def check_merge_heads(x: Any) -> None:
     need_axes("x", x, ["h", "T", "D_h"])
 
 
+def check_repeat_heads(x: Any, times: Any) -> None:
+    need_floating("x", x)
+    need_axes("x", x, ["h_kv", "S", "D_h"])
+    need_integer("times", times, least=1)
+
+
 def check_multi_head(
     parameters: Any,
     queries: Any,

@@ -27,8 +27,10 @@ def check_parameters(
     b_O: Any = None,
     *,
     heads: Any,
+    kv_heads: Any = None,
 ) -> None:
     need_integer("heads", heads, least=1)
+    need_key_heads(heads, kv_heads)
     projections = {"W_Q": W_Q, "W_K": W_K, "W_V": W_V}
     biases = {"b_Q": b_Q, "b_K": b_K, "b_V": b_V}
     for name, x in {
@@ -50,24 +52,22 @@ def check_parameters(
     need_one_home({**projections, "W_O": W_O, **biases, "b_O": b_O})
 
     D = W_Q.shape[1]
-    for name in ("W_K", "W_V"):
-        columns = projections[name].shape[1]
-        need_same(
-            name,
-            columns,
-            "W_Q",
-            D,
-            "D",
-            "all heads together share one width",
-        )
+    if kv_heads is None:
+        hint = "all heads together share one width"
+        for name in ("W_K", "W_V"):
+            columns = projections[name].shape[1]
+            need_same(name, columns, "W_Q", D, "D", hint)
+    else:
+        need_key_columns(D, heads, kv_heads, projections)
     for name, b in biases.items():
         if b is not None:
+            shared = kv_heads is not None and name != "b_Q"
             need_same(
                 name,
                 b.shape[0],
-                "W_Q",
-                D,
-                "D",
+                f"W_{name[2:]}" if shared else "W_Q",
+                W_K.shape[1] if shared else D,
+                "D_kv" if shared else "D",
                 "a bias has one number per column",
             )
     if W_O is not None:
@@ -97,6 +97,7 @@ def check_init(
     D: Any,
     heads: Any,
     *,
+    kv_heads: Any = None,
     D_q: Any = None,
     D_k: Any = None,
     D_v: Any = None,
@@ -109,6 +110,7 @@ def check_init(
     need_widths(
         D,
         heads,
+        kv_heads=kv_heads,
         D_q=D_q,
         D_k=D_k,
         D_v=D_v,
@@ -126,6 +128,7 @@ def check_module(
     D: Any,
     heads: Any,
     *,
+    kv_heads: Any = None,
     D_q: Any = None,
     D_k: Any = None,
     D_v: Any = None,
@@ -137,6 +140,7 @@ def check_module(
     need_widths(
         D,
         heads,
+        kv_heads=kv_heads,
         D_q=D_q,
         D_k=D_k,
         D_v=D_v,
@@ -185,6 +189,7 @@ def need_widths(
     D: Any,
     heads: Any,
     *,
+    kv_heads: Any,
     D_q: Any,
     D_k: Any,
     D_v: Any,
@@ -202,6 +207,7 @@ def need_widths(
         if width is not None:
             need_integer(name, width, least=1)
     need_integer("heads", heads, least=1)
+    need_key_heads(heads, kv_heads)
     need_flag("bias", bias)
     need_flag("output", output)
     need_division(D, heads)
@@ -216,4 +222,40 @@ def need_division(D: Any, heads: Any) -> None:
         raise ValueError(
             f"heads = {heads} does not divide D = {D}; "
             "each head needs the same width D / heads >= 1"
+        )
+
+
+def need_key_heads(heads: Any, kv_heads: Any) -> None:
+    if kv_heads is None:
+        return
+    need_integer("kv_heads", kv_heads, least=1)
+    if int(heads) % int(kv_heads):
+        raise ValueError(
+            f"kv_heads = {kv_heads} does not divide heads = {heads}; "
+            "each key head serves the same number of query heads"
+        )
+
+
+def need_key_columns(
+    D: int, heads: Any, kv_heads: Any, projections: dict[str, Any]
+) -> None:
+    """Refuse projections of keys and values that have not the width of ``kv_heads`` heads."""
+    need_division(D, heads)
+    D_h = D // int(heads)
+    wanted = int(kv_heads) * D_h
+    for name in ("W_K", "W_V"):
+        columns = projections[name].shape[1]
+        if columns != wanted:
+            raise ValueError(
+                f"{name} has D_kv = {columns}, but kv_heads = {kv_heads} heads of "
+                f"width D_h = {D_h} have D_kv = {wanted}"
+            )
+
+
+def need_own_keys(name: str, parameters: Any) -> None:
+    """Refuse heads that share keys, where a function changes or ranks the columns of each."""
+    if parameters.h_kv != parameters.heads:
+        raise ValueError(
+            f"{name} has kv_heads = {parameters.h_kv} for heads = {parameters.heads}, "
+            "but here each head needs keys of its own"
         )

@@ -420,6 +420,26 @@ def check_append(cache: Any, keys: Any, values: Any) -> None:
         )
 
 
+def check_cache_bytes(
+    length: Any,
+    *,
+    layers: Any,
+    kv_heads: Any,
+    D_h: Any,
+    batch: Any = 1,
+    itemsize: Any = 2,
+) -> None:
+    need_integer("length", length, least=0)
+    for name, size in {
+        "layers": layers,
+        "kv_heads": kv_heads,
+        "D_h": D_h,
+        "batch": batch,
+        "itemsize": itemsize,
+    }.items():
+        need_integer(name, size, least=1)
+
+
 def check_take(cache: Any, rows: Any) -> None:
     need_array("rows", rows)
     if not array_namespace(rows).isdtype(rows.dtype, "integral"):

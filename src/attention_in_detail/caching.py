@@ -1,13 +1,16 @@
 """What a decoder has already computed: keys and values of the tokens before, and of the source."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import array_namespace, device
 
+from attention_in_detail._arrays import itemsize
 from attention_in_detail._checks import checked, named
 from attention_in_detail._transformer_checks import (
     check_append,
+    check_cache_bytes,
     check_decode_step,
     check_decoder_cache,
     check_key_value_cache,
@@ -22,16 +25,18 @@ from attention_in_detail.masks import causal_mask, keep_rows
 from attention_in_detail.multi_head import (
     merge_heads,
     projected,
-    projected_heads,
+    repeat_heads,
     split_heads,
+    stored_heads,
 )
-from attention_in_detail.notation import Array, Bool, Float, Integer
+from attention_in_detail.notation import Array, Bool, Float, Integer, Size
 from attention_in_detail.parameters import MultiHeadParameters
 from attention_in_detail.scaled_dot_product import attention
 
 __all__ = [
     "DecoderCache",
     "KeyValueCache",
+    "cache_bytes",
     "decode_step",
     "decoder_cache",
 ]
@@ -39,15 +44,15 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class KeyValueCache:
-    r"""The projected keys and values of one attention, all heads.
+    r"""The projected keys and values of one attention, all key heads.
 
-    .. math:: K W^K : (h, S, D_k), \qquad V W^V : (h, S, D_v)
+    .. math:: K W^K : (h_{kv}, S, D_k), \qquad V W^V : (h_{kv}, S, D_v)
 
     A cache is never changed: :meth:`append` and :meth:`take` return new ones.
 
     Attributes:
-        keys: shape (h, S, D_k), behind the batch axes.
-        values: shape (h, S, D_v), behind the same.
+        keys: shape (h_kv, S, D_k), behind the batch axes; without grouped heads h_kv = h.
+        values: shape (h_kv, S, D_v), behind the same.
 
     Raises:
         TypeError: if an array is not floating, or libraries, dtypes or devices are
@@ -58,8 +63,8 @@ class KeyValueCache:
         Shazeer (2019), section 2.4.
     """
 
-    keys: Array  # (*batch, h, S, D_k)
-    values: Array  # (*batch, h, S, D_v)
+    keys: Array  # (*batch, h_kv, S, D_k)
+    values: Array  # (*batch, h_kv, S, D_v)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "KeyValueCache":
         if args or kwargs:
@@ -71,17 +76,25 @@ class KeyValueCache:
         """How many positions S are in it."""
         return self.keys.shape[-2]
 
+    @property
+    def bytes(self) -> int:
+        """How many bytes keys and values take: what :func:`cache_bytes` counts."""
+        return sum(
+            math.prod(x.shape) * itemsize(x)
+            for x in (self.keys, self.values)
+        )
+
     @checked(check_append)
     def append(
         self,
-        keys: Float[Array, "*batch h T D_k"],
-        values: Float[Array, "*batch h T D_v"],
+        keys: Float[Array, "*batch h_kv T D_k"],
+        values: Float[Array, "*batch h_kv T D_v"],
     ) -> "KeyValueCache":
         r"""Return a cache with T more positions at the end.
 
         Args:
-            keys: shape (\*batch, h, T, D_k).
-            values: shape (\*batch, h, T, D_v).
+            keys: shape (\*batch, h_kv, T, D_k).
+            values: shape (\*batch, h_kv, T, D_v).
 
         Returns:
             A new cache, of length S + T.
@@ -115,6 +128,44 @@ class KeyValueCache:
             xp.take(self.keys, rows, axis=0),
             xp.take(self.values, rows, axis=0),
         )
+
+
+@checked(check_cache_bytes)
+def cache_bytes(
+    length: Size,
+    *,
+    layers: Size,
+    kv_heads: Size,
+    D_h: Size,
+    batch: Size = 1,
+    itemsize: Size = 2,
+) -> int:
+    r"""Count the bytes that the keys and values of a whole model take.
+
+    .. math:: \text{bytes} = 2\, B\, L\, h_{kv}\, S\, D_h \times \text{itemsize}
+
+    The 2 stands for keys and values. The number of query heads is not in it.
+
+    Args:
+        length: the number of positions, S.
+        layers: the number of layers, L, each with a cache of its own.
+        kv_heads: the number of key heads in each, h_kv.
+        D_h: the width of one head.
+        batch: the number of sequences, B.
+        itemsize: bytes a number: 4 for float32, 2 for half precision.
+
+    Returns:
+        The bytes: the sum of :attr:`KeyValueCache.bytes` over the layers.
+
+    Raises:
+        TypeError: if a size is not an integer.
+        ValueError: if ``length`` is negative, or another size below 1.
+
+    Source:
+        Shazeer (2019), section 2.4.
+    """
+    sizes = (batch, layers, kv_heads, length, D_h, itemsize)
+    return 2 * math.prod(map(int, sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,15 +250,15 @@ def decoder_cache(
     for layer in parameters.decoder_layers:
         p, q = layer.self_attention, layer.cross_attention
         none = xp.zeros(
-            (*batch, p.heads, 0, p.D_h),
+            (*batch, p.h_kv, 0, p.D_h),
             dtype=memory.dtype,
             device=device(memory),
         )
         own.append(KeyValueCache(none, none))
         context.append(
             KeyValueCache(
-                split(projected(kept, q.W_K, q.b_K), q.heads),
-                split(projected(kept, q.W_V, q.b_V), q.heads),
+                split(projected(kept, q.W_K, q.b_K), q.h_kv),
+                split(projected(kept, q.W_V, q.b_V), q.h_kv),
             )
         )
     return DecoderCache(tuple(own), tuple(context), mask)
@@ -250,7 +301,7 @@ def decode_step(
         p = parameters.decoder_layers[n]
 
         def attend(y: Array) -> tuple[Array, Array]:
-            q, k, v = projected_heads(
+            q, k, v = stored_heads(
                 p.self_attention, y, y, y, mask=None, bias=None
             )
             known = cache.own[n].append(k, v)
@@ -284,6 +335,10 @@ def _attended(
 ) -> tuple[Float[Array, "*batch T D"], Float[Array, "*batch h T S"]]:
     """Attend to what a cache holds; return the output and the weights."""
     H, weights = attention.unchecked(
-        queries, known.keys, known.values, mask=mask, return_weights=True
+        queries,
+        repeat_heads.unchecked(known.keys, p.sharing),
+        repeat_heads.unchecked(known.values, p.sharing),
+        mask=mask,
+        return_weights=True,
     )
     return projected(merge_heads.unchecked(H), p.W_O, p.b_O), weights

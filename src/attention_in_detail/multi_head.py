@@ -7,6 +7,7 @@ from attention_in_detail._multi_head_checks import (
     check_cross_attention,
     check_merge_heads,
     check_multi_head,
+    check_repeat_heads,
     check_self_attention,
     check_split_heads,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "merge_heads",
     "multi_head_attention",
     "multi_head_attention_by_head",
+    "repeat_heads",
     "self_attention",
     "split_heads",
 ]
@@ -82,6 +84,35 @@ def merge_heads(
     xp = array_namespace(x)
     *batch, heads, T, D_h = x.shape
     return xp.reshape(xp.moveaxis(x, -3, -2), (*batch, T, heads * D_h))
+
+
+@checked(check_repeat_heads)
+def repeat_heads(
+    x: Float[Array, "*batch h_kv S D_h"], times: Size
+) -> Float[Array, "*batch h S D_h"]:
+    r"""Give each query head the key head that it shares: each head in turn, so many times.
+
+    .. math:: x'_{i,s,d} = x_{\lfloor i / g \rfloor,\, s,\, d}, \qquad g = h / h_{kv}
+
+    Repeated, not tiled: heads 0, 0, 1, 1 and not 0, 1, 0, 1.
+
+    Args:
+        x: keys or values, one array a key head, shape (\*batch, h_kv, S, D_h).
+        times: how many query heads share a key head, g.
+
+    Returns:
+        The heads, shape (\*batch, h, S, D_h) with h = g · h_kv; ``x`` itself for 1.
+
+    Raises:
+        TypeError: if ``x`` is not a floating array or ``times`` not an integer.
+        ValueError: if ``x`` has fewer than three axes, or ``times`` is below 1.
+
+    Source:
+        Ainslie et al. (2023), section 2.2.
+    """
+    if times == 1:
+        return x
+    return array_namespace(x).repeat(x, int(times), axis=-3)
 
 
 @checked(check_multi_head)
@@ -321,6 +352,34 @@ def projected(
     return y if b is None else y + b
 
 
+def stored_heads(
+    parameters: MultiHeadParameters,
+    queries: Float[Array, "*#batch T D_q"],
+    keys: Float[Array, "*#batch S D_k"],
+    values: Float[Array, "*#batch S D_v"],
+    *,
+    mask: Bool[Array, "..."] | None,
+    bias: Float[Array, "..."] | None,
+) -> tuple[
+    Float[Array, "*#batch h T D_h"],
+    Float[Array, "*#batch h_kv S D_h"],
+    Float[Array, "*#batch h_kv S D_h"],
+]:
+    """Project queries, keys and values and split them into heads, key heads as a cache stores them: once each."""
+    queries, keys, values = without_shut_rows(
+        queries, keys, values, mask, bias
+    )
+    q = projected(queries, parameters.W_Q, parameters.b_Q)  # (*batch, T, D)
+    k = projected(keys, parameters.W_K, parameters.b_K)  # (*batch, S, D_kv)
+    v = projected(values, parameters.W_V, parameters.b_V)
+    split = split_heads.unchecked
+    return (
+        split(q, parameters.heads),
+        split(k, parameters.h_kv),
+        split(v, parameters.h_kv),
+    )
+
+
 def projected_heads(
     parameters: MultiHeadParameters,
     queries: Float[Array, "*#batch T D_q"],
@@ -335,18 +394,11 @@ def projected_heads(
     Float[Array, "*#batch h S D_h"],
 ]:
     """Project queries, keys and values and split them into heads; ``mask`` and ``bias`` have their head axis."""
-    queries, keys, values = without_shut_rows(
-        queries, keys, values, mask, bias
+    q, k, v = stored_heads(
+        parameters, queries, keys, values, mask=mask, bias=bias
     )
-    q = projected(queries, parameters.W_Q, parameters.b_Q)  # (*batch, T, D)
-    k = projected(keys, parameters.W_K, parameters.b_K)  # (*batch, S, D)
-    v = projected(values, parameters.W_V, parameters.b_V)  # (*batch, S, D)
-    split = split_heads.unchecked
-    return (
-        split(q, parameters.heads),
-        split(k, parameters.heads),
-        split(v, parameters.heads),
-    )
+    repeated, times = repeat_heads.unchecked, parameters.sharing
+    return q, repeated(k, times), repeated(v, times)
 
 
 def with_head_axis(x: Array | None, batch_axes: int) -> Array | None:

@@ -26,39 +26,46 @@ class MultiHeadParameters:
         \quad D_h = D / h
 
     Head i owns the columns from i·D_h to (i+1)·D_h of each, and the rows of the same
-    numbers of W^O. Two sets of parameters are the same only if they are one object:
+    numbers of W^O. With fewer key heads, h_kv of them, W_K and W_V have D_kv = h_kv·D_h
+    columns, and head i reads those of key head ⌊i · h_kv / h⌋: h/h_kv query heads in a
+    row share one. Two sets of parameters are the same only if they are one object:
     arrays have no plain ``==``.
 
     Attributes:
         W_Q: projection of the queries, shape (D_q, D).
-        W_K: projection of the keys, shape (D_k, D).
-        W_V: projection of the values, shape (D_v, D).
+        W_K: projection of the keys, shape (D_k, D_kv); D_kv is D without ``kv_heads``.
+        W_V: projection of the values, shape (D_v, D_kv).
         W_O: projection of the concatenated heads, shape (D, D_out); None leaves the
             concatenation as it is.
         b_Q: added to the projected queries, shape (D,), or None.
-        b_K: added to the projected keys, shape (D,), or None.
-        b_V: added to the projected values, shape (D,), or None.
+        b_K: added to the projected keys, shape (D_kv,), or None.
+        b_V: added to the projected values, shape (D_kv,), or None.
         b_O: added to the output, once, shape (D_out,), or None.
         heads: the number of heads h; divides D.
+        kv_heads: the number of key heads h_kv, which are the value heads too; divides h.
+            None means h.
 
     Raises:
-        TypeError: if an array is not floating, ``heads`` not an integer, or libraries,
-            dtypes or devices are mixed.
-        ValueError: if sizes do not fit, or ``heads`` does not divide D.
+        TypeError: if an array is not floating, a number of heads not an integer, or
+            libraries, dtypes or devices are mixed.
+        ValueError: if sizes do not fit, ``heads`` does not divide D, or ``kv_heads``
+            does not divide ``heads``.
 
     Source:
-        Vaswani et al. (2017), section 3.2.2.
+        Vaswani et al. (2017), section 3.2.2; one key head: Shazeer (2019), section 3;
+        some: Ainslie et al. (2023), section 2.2.
     """
 
     W_Q: Float[Array, "D_q D"]
-    W_K: Float[Array, "D_k D"]
-    W_V: Float[Array, "D_v D"]
+    W_K: Float[Array, "D_k D_kv"]
+    W_V: Float[Array, "D_v D_kv"]
     W_O: Float[Array, "D D_out"] | None = None
     b_Q: Float[Array, " D"] | None = None
-    b_K: Float[Array, " D"] | None = None
-    b_V: Float[Array, " D"] | None = None
+    b_K: Float[Array, " D_kv"] | None = None
+    b_V: Float[Array, " D_kv"] | None = None
     b_O: Float[Array, " D_out"] | None = None
     heads: Size = field(kw_only=True)
+    kv_heads: Size | None = field(default=None, kw_only=True)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "MultiHeadParameters":
         # The check comes before __init__, so before any run-time check of the
@@ -70,13 +77,15 @@ class MultiHeadParameters:
     def __post_init__(self) -> None:
         # A NumPy integer of few bits would overflow in what is computed from it.
         object.__setattr__(self, "heads", int(self.heads))
+        if self.kv_heads is not None:
+            object.__setattr__(self, "kv_heads", int(self.kv_heads))
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays that are there, by name."""
         named = {
             f.name: getattr(self, f.name)
             for f in fields(self)
-            if f.name != "heads"
+            if f.name not in ("heads", "kv_heads")
         }
         return {name: x for name, x in named.items() if x is not None}
 
@@ -89,6 +98,21 @@ class MultiHeadParameters:
     def D_h(self) -> int:
         """The width of one head, D / h."""
         return self.D // self.heads
+
+    @property
+    def h_kv(self) -> int:
+        """The number of key heads: ``kv_heads``, or h where that is None."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def D_kv(self) -> int:
+        """The width of all key heads together, h_kv · D_h."""
+        return self.h_kv * self.D_h
+
+    @property
+    def sharing(self) -> int:
+        """How many query heads share one key head, h / h_kv."""
+        return self.heads // self.h_kv
 
     @property
     def D_q(self) -> int:
@@ -127,7 +151,7 @@ class MultiHeadParameters:
             i: the number of the head, from 0 to h − 1.
 
         Returns:
-            Views of the columns, and rows of W_O, that head i owns; ``heads`` is 1.
+            Views of the columns that head i uses, and of its rows of W_O; ``heads`` is 1.
 
         Raises:
             TypeError: if ``i`` is not an integer.
@@ -136,15 +160,19 @@ class MultiHeadParameters:
         Source:
             Vaswani et al. (2017), section 3.2.2.
         """
-        first = int(i) * self.D_h
-        own = slice(first, first + self.D_h)
+        own = self._columns(int(i))
+        shared = self._columns(int(i) // self.sharing)
         blocks = {
-            name: x[..., own]
+            name: x[..., shared if name[2:] in ("K", "V") else own]
             for name, x in self.arrays().items()
             if name not in ("W_O", "b_O")
         }
         blocks["W_O"] = None if self.W_O is None else self.W_O[own, :]
-        return replace(self, **blocks, b_O=None, heads=1)
+        return replace(self, **blocks, b_O=None, heads=1, kv_heads=None)
+
+    def _columns(self, i: int) -> slice:
+        """Return where block i of width D_h lies."""
+        return slice(i * self.D_h, (i + 1) * self.D_h)
 
     @classmethod
     @checked(check_init)
@@ -153,6 +181,7 @@ class MultiHeadParameters:
         D: Size,
         heads: Size,
         *,
+        kv_heads: Size | None = None,
         D_q: Size | None = None,
         D_k: Size | None = None,
         D_v: Size | None = None,
@@ -171,6 +200,7 @@ class MultiHeadParameters:
         Args:
             D: the width of all heads together.
             heads: the number of heads; divides D.
+            kv_heads: the number of key heads; divides ``heads``. None means ``heads``.
             D_q: width of the queries; None means D. Likewise ``D_k``, ``D_v``,
                 ``D_out``.
             D_k: see ``D_q``.
@@ -189,8 +219,8 @@ class MultiHeadParameters:
         Raises:
             TypeError: if a size or the seed is not an integer, or ``like`` not a
                 floating array.
-            ValueError: if a size is below 1, ``heads`` does not divide D, or ``D_out``
-                is given without an output.
+            ValueError: if a size is below 1, ``heads`` does not divide D, ``kv_heads`` not
+                ``heads``, or ``D_out`` is given without an output.
 
         Source:
             The variance follows LeCun et al. (1998), section 4.6.
@@ -215,13 +245,16 @@ class MultiHeadParameters:
         rows = [
             D if size is None else int(size) for size in (D_q, D_k, D_v)
         ]
+        D_kv = D if kv_heads is None else D // heads * int(kv_heads)
+        widths = (D, D_kv, D_kv)
         columns = D if D_out is None else int(D_out)
         return cls(
-            *(draw(size, D) for size in rows),
+            *(draw(*shape) for shape in zip(rows, widths, strict=True)),
             draw(D, columns) if output else None,
-            *(zeros(D) for _ in range(3)),
+            *(zeros(width) for width in widths),
             zeros(columns) if output else None,
             heads=heads,
+            kv_heads=kv_heads,
         )
 
     @classmethod

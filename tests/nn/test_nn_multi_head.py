@@ -921,3 +921,138 @@ def test_as_parameters_is_what_numpy_needs_too():
             mask=mask,
         ),
     )
+
+
+# ---- fewer key heads than query heads ----
+
+
+def grouped(kv_heads, dtype=torch.float64, heads=6, **options):
+    """Heads of width 4, six unless told otherwise."""
+    torch.manual_seed(4)
+    widths = {"D_q": D_q, "D_k": D_k, "D_v": D_v, "D_out": D_out}
+    made = MultiHeadAttention(
+        4 * heads, heads, kv_heads=kv_heads, **widths | options
+    )
+    for name, x in made.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(x)
+    return made.to(dtype)
+
+
+GROUPED_MASKS = {
+    "none": {},
+    "(T, S)": {"mask": open_mask(T, S, seed=1)},
+    "(B, h, T, S)": {"mask": open_mask(B, 6, T, S, seed=4)},
+    "with empty rows": {"mask": coin(B, 6, T, S, seed=6, p=0.2)},
+    "bias": {"bias": normal(B, 6, T, S)},
+}
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
+@pytest.mark.parametrize("given", GROUPED_MASKS.values(), ids=GROUPED_MASKS)
+def test_a_module_of_shared_key_heads_is_the_function_with_its_gradients(
+    given, kv_heads
+):
+    given = {name: torch.tensor(x) for name, x in given.items()}
+    results = []
+    for way in ("function", "kernel", "weights"):
+        ours, inputs = grouped(kv_heads), leaves(Q, K, V)
+        if way == "function":
+            output = multi_head_attention(
+                ours.as_parameters(), *inputs, **given
+            )
+        else:
+            output = output_of(
+                ours(*inputs, **given, return_weights=way == "weights")
+            )
+        output.square().sum().backward()
+        grads = [x.grad for x in (*inputs, *ours.parameters())]
+        results.append([output, *grads])
+    for one in zip(*results, strict=True):
+        for x in one:
+            assert_close(x, one[0])
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
+@pytest.mark.parametrize("way", ["function", "module"])
+def test_shared_key_heads_are_those_of_the_kernel_with_gradients(
+    way, kv_heads
+):
+    """scaled_dot_product_attention with ``enable_gqa``, which repeats them itself."""
+    results = []
+    for peer_ in (False, True):
+        ours, inputs = grouped(kv_heads), leaves(Q, K, V)
+        if peer_:
+            q, k, v = (
+                linear(x).unflatten(-1, (-1, 4)).transpose(-2, -3)
+                for linear, x in zip(
+                    (ours.query, ours.key, ours.value), inputs, strict=True
+                )
+            )
+            assert k.shape == (B, kv_heads, S, 4)
+            heads = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, enable_gqa=True
+            )
+            output = ours.output(heads.transpose(-2, -3).flatten(-2))
+        elif way == "module":
+            output = ours(*inputs)
+        else:
+            output = multi_head_attention(ours.as_parameters(), *inputs)
+        output.square().sum().backward()
+        grads = [x.grad for x in (*inputs, *ours.parameters())]
+        results.append([output, *grads])
+    for one, other in zip(*results, strict=True):
+        assert_close(one, other)
+
+
+def test_shared_key_heads_in_self_attention_are_one_product(monkeypatch):
+    ours = grouped(2, D_k=D_q, D_v=D_q, output=False, D_out=None)
+    products = recorded(monkeypatch, "linear")
+    output = ours(Q)
+    assert [given[1].shape[0] for given, _ in products] == [24 + 8 + 8]
+    assert_close(output, ours(Q, Q.clone(), Q.clone()))
+
+
+def test_shared_key_heads_and_a_causal_offset():
+    ours = grouped(2, D_k=D_q, D_v=D_q)
+    x = torch.tensor(normal(2, FEW_KEYS, D_q))
+    assert_close(
+        ours(x, causal_offset=0),
+        multi_head_attention(
+            ours.as_parameters(),
+            x,
+            x,
+            x,
+            mask=causal_mask(FEW_KEYS, like=x),
+        ),
+    )
+
+
+def test_as_many_key_heads_as_heads_are_the_same_module():
+    """State, numbers drawn, output, what it says of itself and the call of the kernel."""
+    torch.manual_seed(1)
+    own = MultiHeadAttention(24, 6)
+    torch.manual_seed(1)
+    same = MultiHeadAttention(24, 6, kv_heads=6)
+    assert own.state_dict().keys() == same.state_dict().keys()
+    for name, x in own.state_dict().items():
+        assert torch.equal(same.state_dict()[name], x)
+    x = torch.randn(2, 5, 24)
+    assert torch.equal(own(x), same(x))
+    assert repr(own) == repr(same)
+    assert same.as_parameters().kv_heads is None
+    assert_close(same.to_torch()(x, x, x)[0], own(x), 1e-6)
+
+
+def test_the_module_says_its_key_heads_and_keeps_them():
+    ours = grouped(np.int8(2))
+    assert "heads=6, kv_heads=2, dropout" in repr(ours)
+    assert ours.key.weight.shape == (8, D_k)
+    assert ours.value.bias.shape == (8,)
+    other = grouped(2)
+    other.reset_parameters()
+    other.load_state_dict(ours.state_dict())
+    assert_close(other(Q, K, V), ours(Q, K, V), 0)
+    assert ours.as_parameters().count == sum(
+        x.numel() for x in ours.parameters()
+    )

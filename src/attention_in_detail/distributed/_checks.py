@@ -113,11 +113,11 @@ def check_split_over_ranks(module: Any, mesh: Any = None) -> None:
         )
 
 
-def need_even_heads(heads: int, ranks: int) -> None:
+def need_even_heads(heads: int, ranks: int, axis: str = "h") -> None:
     if heads % ranks:
         good = [n for n in range(1, heads + 1) if heads % n == 0]
         raise ValueError(
-            f"module has h = {heads} heads, but there are {ranks} ranks; each takes the same number of heads: "
+            f"module has {axis} = {heads} heads, but there are {ranks} ranks; each takes the same number of heads: "
             f"start {', '.join(map(str, good))} processes"
         )
 

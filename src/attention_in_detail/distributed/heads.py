@@ -54,7 +54,7 @@ def split_over_ranks(
     Raises:
         TypeError: if ``module`` is not a :class:`attention_in_detail.nn.MultiHeadAttention`.
         ValueError: if it has no output projection or has dropout, or the number of
-            ranks does not divide its heads.
+            ranks does not divide its heads or its key heads.
 
     Source:
         Shoeybi et al. (2019), section 3.
@@ -72,6 +72,7 @@ class _ByHeads(ParallelStyle):
     def _apply(
         self, module: MultiHeadAttention, mesh: DeviceMesh
     ) -> MultiHeadAttention:
+        need_even_heads(module.kv_heads, mesh.size(), "h_kv")
         # torch keeps a matrix as (out, in): the columns of W_Q are rows of its weight.
         for linear, weight, bias in (
             (module.query, Shard(0), Shard(0)),
@@ -93,6 +94,7 @@ class _ByHeads(ParallelStyle):
                         ),
                     )
         module.heads //= mesh.size()
+        module.kv_heads //= mesh.size()
         return module
 
 

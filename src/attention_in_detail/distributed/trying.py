@@ -131,6 +131,7 @@ def module_with(parameters: MultiHeadParameters) -> MultiHeadAttention:
     module = MultiHeadAttention(
         p.D,
         p.heads,
+        kv_heads=p.kv_heads,
         D_q=p.D_q,
         D_k=p.D_k,
         D_v=p.D_v,

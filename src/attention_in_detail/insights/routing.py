@@ -18,6 +18,7 @@ from attention_in_detail._checks import (
     need_integer,
     need_one_home,
 )
+from attention_in_detail._parameter_checks import need_own_keys
 from attention_in_detail.head_scores import pattern_mass
 from attention_in_detail.insights.direction import score_form
 from attention_in_detail.insights.fitting import fit, need_training
@@ -216,6 +217,7 @@ def writes_by_circuits(
 
 def check_change_gauge(parameters: Any, G: Any, F: Any) -> None:
     need_parameters(parameters, plain=True)
+    need_own_keys("parameters", parameters)
     wanted = (parameters.heads, parameters.D_h, parameters.D_h)
     for name, x in (("G", G), ("F", F)):
         need_floating(name, x)

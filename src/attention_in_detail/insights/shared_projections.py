@@ -11,6 +11,7 @@ from attention_in_detail._checks import (
     need_floating,
     need_integer,
 )
+from attention_in_detail._parameter_checks import need_own_keys
 from attention_in_detail.notation import Array, Float, Size
 from attention_in_detail.parameters import MultiHeadParameters
 
@@ -43,6 +44,7 @@ def check_score_products(attention: Any) -> None:
 
 def check_strongest(attention: Any, K: Any) -> None:
     check_score_products(attention)
+    need_own_keys("attention", attention)
     need_integer("K", K, least=1)
     if K > attention.D:
         raise ValueError(

@@ -28,6 +28,7 @@ from attention_in_detail.masks import (
 )
 from attention_in_detail.multi_head import (
     merge_heads,
+    repeat_heads,
     split_heads,
     with_head_axis,
 )
@@ -55,6 +56,7 @@ class MultiHeadAttention(torch.nn.Module):
     Args:
         D: the width of all heads together.
         heads: the number of heads h; divides D.
+        kv_heads: the number of key heads; divides ``heads``. None means ``heads``.
         D_q: the width of the queries; None means D. Likewise ``D_k``, ``D_v``,
             ``D_out``.
         D_k: see ``D_q``.
@@ -67,12 +69,14 @@ class MultiHeadAttention(torch.nn.Module):
 
     Raises:
         TypeError: if a size is not an integer.
-        ValueError: if a size is below 1, ``heads`` does not divide D, ``dropout`` is
-            not in [0, 1), or ``D_out`` is given without an output.
+        ValueError: if a size is below 1, ``heads`` does not divide D, ``kv_heads`` not
+            ``heads``, ``dropout`` is not in [0, 1), or ``D_out`` is given without an
+            output.
 
     Source:
-        Vaswani et al. (2017), section 3.2.2. The weights start as Glorot and Bengio
-        (2010), equation 16, the biases at 0.
+        Vaswani et al. (2017), section 3.2.2; fewer key heads: Ainslie et al. (2023),
+        section 2.2. The weights start as Glorot and Bengio (2010), equation 16, the
+        biases at 0.
     """
 
     @checked(check_module)
@@ -81,6 +85,7 @@ class MultiHeadAttention(torch.nn.Module):
         D: Size,
         heads: Size,
         *,
+        kv_heads: Size | None = None,
         D_q: Size | None = None,
         D_k: Size | None = None,
         D_v: Size | None = None,
@@ -91,9 +96,15 @@ class MultiHeadAttention(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
+        self.kv_heads = heads if kv_heads is None else kv_heads
+        D_kv = (
+            D if kv_heads is None else int(D) // int(heads) * int(kv_heads)
+        )
         self.query, self.key, self.value = (
-            torch.nn.Linear(D if width is None else width, D, bias=bias)
-            for width in (D_q, D_k, D_v)
+            torch.nn.Linear(
+                D if width is None else width, columns, bias=bias
+            )
+            for width, columns in ((D_q, D), (D_k, D_kv), (D_v, D_kv))
         )
         self.output = (
             torch.nn.Linear(D, D if D_out is None else D_out, bias=bias)
@@ -124,6 +135,9 @@ class MultiHeadAttention(torch.nn.Module):
                 else (out.weight.mT, *biases, out.bias)
             ),
             heads=self.heads,
+            kv_heads=(
+                None if self.kv_heads == self.heads else self.kv_heads
+            ),
         )
 
     @checked(check_forward)
@@ -246,11 +260,13 @@ class MultiHeadAttention(torch.nn.Module):
                     kept, [linears[name] for name in uses]
                 )
                 projected |= dict(zip(uses, columns, strict=True))
-        q, k, v = (
-            split_heads.unchecked(projected[name], self.heads)
-            for name in inputs
+        split, repeated = split_heads.unchecked, repeat_heads.unchecked
+        times = int(self.heads) // int(self.kv_heads)
+        k, v = (
+            repeated(split(projected[name], self.kv_heads), times)
+            for name in ("keys", "values")
         )
-        return q, k, v
+        return split(projected["queries"], self.heads), k, v
 
     @classmethod
     @checked(check_from_torch)
@@ -304,13 +320,17 @@ class MultiHeadAttention(torch.nn.Module):
             opposite: see :func:`attention_in_detail.mask_to_torch_mha`.
 
         Raises:
-            ValueError: if torch's module has no such form: it forces D_q = D = D_out
-                and has always an output projection.
+            ValueError: if torch's module has no such form: it forces D_q = D = D_out,
+                has always an output projection, and no fewer key heads.
         """
         p = self.as_parameters()
         if p.W_O is None:
             raise ValueError(
                 "output is False, but torch.nn.MultiheadAttention always has an output projection"
+            )
+        if self.kv_heads != self.heads:
+            raise ValueError(
+                f"kv_heads is {self.kv_heads}, but torch.nn.MultiheadAttention forces kv_heads = heads = {self.heads}"
             )
         for name in ("D_q", "D_out"):
             if getattr(p, name) != p.D:
@@ -336,7 +356,12 @@ class MultiHeadAttention(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """Say what the submodules do not."""
-        return f"heads={self.heads}, dropout={self.dropout}"
+        shared = (
+            ""
+            if self.kv_heads == self.heads
+            else f", kv_heads={self.kv_heads}"
+        )
+        return f"heads={self.heads}{shared}, dropout={self.dropout}"
 
 
 def _with_rows_of(
@@ -366,7 +391,9 @@ def _in_one_product(
     weight = torch.cat([linear.weight for linear in linears])
     biases = [linear.bias for linear in linears if linear.bias is not None]
     joint = F.linear(x, weight, torch.cat(biases) if biases else None)
-    return joint.chunk(len(linears), dim=-1)
+    return joint.split(
+        [linear.weight.shape[0] for linear in linears], dim=-1
+    )
 
 
 def _attention_with_weights(
