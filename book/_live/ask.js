@@ -3,7 +3,7 @@
 
 const here = new URL(import.meta.url);
 const version = here.search;
-const { element, Loading, Python, whyNot } = await import(new URL(`python.js${version}`, here));
+const { element, Loading, Python, steady, whyNot } = await import(new URL(`python.js${version}`, here));
 
 const cells = (kind, attributes, ...texts) => texts.map((text) => element(kind, attributes, text));
 
@@ -36,7 +36,7 @@ class Ask {
     this.button = place.querySelector("button");
     this.says = place.querySelector(".live-says");
     this.offer = this.says.textContent;
-    this.says.style.minHeight = `${this.says.offsetHeight}px`; // so that the text below stays where it is
+    this.settle = steady(this.says, this.button);
     this.loading = new Loading(this.form, (text) => this.say(text));
     this.python = new Python(new URL(place.dataset.pyodide, document.baseURI).href, (data) => this.loading.hear(data));
     this.form.addEventListener("submit", (event) => {
@@ -55,6 +55,7 @@ class Ask {
 
   say(text) {
     if (this.says.textContent !== text) this.says.textContent = text;
+    this.settle();
   }
 
   press() {

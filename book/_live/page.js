@@ -2,7 +2,7 @@
 
 const here = new URL(import.meta.url);
 const version = here.search;
-const [{ coloured }, { element, Loading, Python, whyNot }] = await Promise.all(
+const [{ coloured }, { element, Loading, Python, steady, whyNot }] = await Promise.all(
   ["colours.js", "python.js"].map((name) => import(new URL(`${name}${version}`, here))),
 );
 
@@ -270,7 +270,7 @@ class Page {
     this.button = bar.querySelector("button");
     this.says = bar.querySelector(".live-says");
     this.offer = this.says.textContent;
-    bar.style.minHeight = `${bar.offsetHeight}px`; // what it says is shorter or longer; the text below stays where it is
+    this.settle = steady(bar, this.button);
     this.loading = new Loading(bar, (text) => this.say(text));
     this.place = bar.dataset.place;
     this.python = new Python(new URL(bar.dataset.pyodide, document.baseURI).href, (data) => this.loading.hear(data));
@@ -288,6 +288,7 @@ class Page {
 
   say(text) {
     if (this.says.textContent !== text) this.says.textContent = text;
+    this.settle();
   }
 
   // The cells before one.

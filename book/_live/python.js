@@ -66,6 +66,18 @@ export class Python {
   }
 }
 
+// Keeps a box as high as it is, whatever it says next, so that the text below stays where it is; a line more goes into the
+// space below it. What is called when it has said something.
+export function steady(box, button) {
+  const height = box.offsetHeight;
+  const line = parseFloat(getComputedStyle(box).lineHeight);
+  button.style.minWidth = `${button.offsetWidth}px`; // a shorter word on it would let its neighbours move
+  return () => {
+    box.style.height = "";
+    box.style.height = box.offsetHeight > height + 1.1 * line ? "" : `${height}px`;
+  };
+}
+
 const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
 
 // Says how far loading is, with a bar beside it.

@@ -9,6 +9,7 @@ from attention_in_detail.notation import Array, Scale
 
 __all__ = [
     "as_factor",
+    "as_places",
     "constant",
     "library_of",
     "narrowed",
@@ -39,6 +40,13 @@ def as_factor(scale: Scale, like: Array) -> Scale:
         if isinstance(scale, Real)
         else narrowed(scale, like.dtype)
     )
+
+
+def as_places(numbers: Array) -> Array:
+    """Return integers as the library takes them for places in an array: 32 bits wide where addresses are, as in a browser."""
+    xp = array_namespace(numbers)
+    known = xp.__array_namespace_info__().default_dtypes()
+    return xp.astype(numbers, known["indexing"])
 
 
 def spread(x: Array, shape: tuple[int, ...]) -> Array:

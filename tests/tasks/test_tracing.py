@@ -1,9 +1,16 @@
 """A translation told step by step, against one made token by token without a cache, and against the rule of the task."""
 
+import array_api_compat.numpy as numpy_namespace
 import numpy as np
 import pytest
 
-from attention_in_detail import decode, encode, greedy_decode, softmax
+from attention_in_detail import (
+    beam_decode,
+    decode,
+    encode,
+    greedy_decode,
+    softmax,
+)
 from attention_in_detail.tasks.number_words import (
     END,
     ENGLISH,
@@ -83,3 +90,27 @@ def test_200_numbers_come_out_as_in_a_batch_and_are_right():
         alone = traced_translation(MODEL, int(number), candidates=1)
         assert alone.german == [*together, GERMAN[END]]
         assert together == german_words(int(number))
+
+
+def test_places_are_32_bits_wide_where_addresses_are(monkeypatch):
+    """As in a browser, where NumPy takes no others for places in an array."""
+    expected = [traced_translation(MODEL, n).german for n in (16, 45_067)]
+    source = make_batch([16]).source[0]
+    asked = {"start": START, "end": END, "limit": 5, "width": 3}
+    beams = beam_decode(MODEL, source, **asked)
+    took = []
+
+    class Known:
+        def default_dtypes(self):
+            return {"indexing": np.dtype("int32")}
+
+    def take(x, indices, /, *, axis):
+        took.append(indices.dtype)
+        return np.take(x, indices, axis=axis)
+
+    monkeypatch.setattr(numpy_namespace, "__array_namespace_info__", Known)
+    monkeypatch.setattr(numpy_namespace, "take", take)
+    found = [traced_translation(MODEL, n).german for n in (16, 45_067)]
+    assert found == expected
+    assert beam_decode(MODEL, source, **asked) == beams
+    assert set(took) == {np.dtype("int32")}
