@@ -92,7 +92,7 @@ def source(tmp_path_factory):
     return folder
 
 
-def built(source, builder):
+def built(source, builder, *options):
     target = source.parent / f"{source.name}-{builder}"
     done = subprocess.run(
         [
@@ -101,6 +101,7 @@ def built(source, builder):
             "sphinx",
             "-qW",
             "--keep-going",
+            *options,
             "-b",
             builder,
             "-d",
@@ -161,12 +162,21 @@ def test_the_script_is_one_file_that_only_pages_with_a_viewer_load(site):
     assert "defer" in tag.attrs
     path, _, checksum = tag["src"].partition("?v=")
     assert checksum  # so that a changed script is not taken from a cache
-    assert (site / path).read_text("utf8") == script()
+    # The source itself, in what lets a viewer wait for its reader.
+    text = (site / path).read_text("utf8")
+    assert script() in text
+    assert "IntersectionObserver" in text.replace(script(), "")
     for name in ("other", "index"):
         assert "attention_viewer" not in (site / f"{name}.html").read_text(
             "utf8"
         )
     assert "customElements" not in (site / "viewers.html").read_text("utf8")
+
+
+def test_it_can_be_had_as_it_is(source):
+    target = built(source, "dirhtml", "-D", "light_viewers=0")
+    text = (target / "_static" / "attention_viewer.js").read_text("utf8")
+    assert text == script()
 
 
 def test_other_html_is_left_as_it_was(site):

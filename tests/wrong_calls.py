@@ -59,7 +59,7 @@ from attention_in_detail.passes import (
 )
 from attention_in_detail.planting import planted
 from attention_in_detail.tasks import number_words as task
-from attention_in_detail.tasks import scores, training
+from attention_in_detail.tasks import scores, tracing, training
 from attention_in_detail.traffic import (
     Traffic,
     block_bytes,
@@ -1313,6 +1313,17 @@ CALLS |= {
     "cross_weights: numbers": lambda: scores.cross_weights(learner(), []),
     "alignment_scores: numbers": lambda: scores.alignment_scores(
         learner(), [1, -3]
+    ),
+    "traced: parameters": lambda: tracing.traced_translation(model(), 1),
+    "traced: number": lambda: tracing.traced_translation(
+        learner(), 1_000_000
+    ),
+    "traced: text": lambda: tracing.traced_translation(learner(), "1"),
+    "traced: none": lambda: tracing.traced_translation(
+        learner(), 1, candidates=0
+    ),
+    "traced: too many": lambda: tracing.traced_translation(
+        learner(), 1, candidates=30
     ),
     "train: model": lambda: trained(model=model()),
     "train: batches": lambda: trained(batches=3),

@@ -2,7 +2,8 @@
 
 The output of a cell carries a viewer as HTML, complete with script and picture, for whoever runs the notebook. A page
 takes its data from there and nothing else. The script, the same source, becomes one file of the site, and only pages
-with a viewer load it. The picture is that of the output, in a file of its own; it stands inside the viewer for
+with a viewer load it. There it builds a viewer when the reader comes near, one screen before it is seen, and not while the
+page loads (``light_viewers: false`` in ``_config.yml``: at once, as in a notebook). The picture is that of the output, in a file of its own; it stands inside the viewer for
 readers without scripts and for paper. Builders of other formats, ePub among them, take the picture alone.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import shutil
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,6 +22,38 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 TAG = "attention-viewer"
 SCRIPT = "attention_viewer.js"
+# Around the script on a page: what it defines as the element waits for the reader.
+WAITING = """// On a page a viewer is built when its reader comes near; until then its picture stands there.
+((elements) => {
+  const near = new IntersectionObserver(
+    (seen) => {
+      for (const { target, isIntersecting } of seen) {
+        if (!isIntersecting) continue;
+        near.unobserve(target);
+        target.begin();
+      }
+    },
+    { rootMargin: "100% 0px" },
+  );
+  const define = (name, Viewer) =>
+    elements.define(
+      name,
+      class extends Viewer {
+        connectedCallback() {
+          this.shadowRoot ? super.connectedCallback() : near.observe(this);
+        }
+        begin() {
+          super.connectedCallback();
+        }
+        disconnectedCallback() {
+          near.unobserve(this);
+          super.disconnectedCallback();
+        }
+      },
+    );
+  const customElements = { define, get: (name) => elements.get(name) };
+SOURCE})(customElements);
+"""
 
 
 class Viewer(nodes.General, nodes.Element):
@@ -114,7 +146,10 @@ def copy_script(app: Sphinx) -> None:
     if app.builder.format == "html" and app.builder.name != "epub":
         static = Path(app.outdir) / "_static"
         static.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(script_file(), static / SCRIPT)
+        text = script_file().read_text("utf8")
+        if app.config.light_viewers:
+            text = WAITING.replace("SOURCE", text)
+        (static / SCRIPT).write_text(text, "utf8")
 
 
 def setup(app: Sphinx) -> dict[str, object]:
@@ -129,6 +164,7 @@ def setup(app: Sphinx) -> dict[str, object]:
             return render_html(self, data, plain)
 
         NbElementRenderer.render_text_html = wrapped
+    app.add_config_value("light_viewers", True, "html", [bool])
     app.add_node(Viewer, html=(visit, depart))
     app.add_post_transform(PictureIntoViewer)
     app.connect("builder-inited", copy_script)

@@ -35,8 +35,11 @@ from sphinx.errors import ExtensionError
 
 PACKAGE = "attention_in_detail"
 PARTS = Path(__file__).resolve().parents[1] / "_live"
-SCRIPTS = ("start.js", "page.js", "worker.js", "colours.js", "live.css")
-SHELL = "live_shell.py"
+SCRIPTS = (
+    *("start.js", "page.js", "ask.js", "python.js", "worker.js"),
+    *("colours.js", "live.css"),
+)
+MODULES = ("live_shell.py", "live_translator.py")
 LOCK = "pyodide-lock.json"
 # Where all of it lies in the site, and Pyodide itself where it is a folder of the book.
 TARGET, LOCAL = "_static/live", "_static/pyodide"
@@ -46,6 +49,10 @@ TARGET, LOCAL = "_static/live", "_static/pyodide"
 FROM_PYODIDE = ("numpy", "matplotlib")
 NEEDS = ("array-api-compat", "jaxtyping", "wadler-lindig")
 LATER = ("beartype",)
+# A part of the package that few pages import. It comes as it is imported, with the weights in it that pages can use.
+TRAINED = f"{PACKAGE}.trained"
+TRAINED_FILE = f"{TRAINED}.zip"
+WEIGHTS = ("number_words.npz",)
 DATA = (".json", ".npz", ".js")
 NAMES = {"torch": "PyTorch", "keras": "Keras"}
 # A zip file that is made again is the same: it says nothing about when it was made.
@@ -231,13 +238,19 @@ def described(content: bytes) -> dict[str, object]:
 def of_site() -> dict[str, bytes]:
     """All files that running a page takes from the site, by name; the list of files, with those of the site, among them."""
     files = {name: (PARTS / name).read_bytes() for name in SCRIPTS}
-    book = [
-        (SHELL, (PARTS / SHELL).read_bytes()),
-        *of_package(package_root()),
+    own = list(of_package(package_root()))
+    folder = TRAINED.replace(".", "/") + "/"
+    trained = [
+        (name, content)
+        for name, content in own
+        if name.startswith(folder)
+        and (name.endswith(".py") or name.removeprefix(folder) in WEIGHTS)
     ]
+    book = [(name, (PARTS / name).read_bytes()) for name in MODULES]
+    book += [entry for entry in own if not entry[0].startswith(folder)]
     for name in NEEDS:
         book += of_distribution(name)
-    packed = {"book.zip": zipped(book)}
+    packed = {"book.zip": zipped(book), TRAINED_FILE: zipped(trained)}
     packed |= {
         f"{name.replace('-', '_')}.zip": zipped(of_distribution(name))
         for name in LATER
@@ -276,7 +289,11 @@ def copy_pyodide(source: Path, target: Path, lock: dict) -> None:
 # ---------- pages ----------
 
 
-class LiveBar(nodes.General, nodes.Element):
+class RunsPython(nodes.General, nodes.Element):
+    """What needs the script that waits for a press."""
+
+
+class LiveBar(RunsPython):
     """The button of a page, with what it says before it is pressed."""
 
 
@@ -326,6 +343,19 @@ def prepare(app: Sphinx) -> None:
         "megabytes": round(sum(file["bytes"] for file in known) / 1e6),
         "version": f"?v={hashlib.sha256(content).hexdigest()[:8]}",
     }
+    app.live_weights = len(files[TRAINED_FILE])
+
+
+def facts_for(app: Sphinx, name: str) -> dict[str, object]:
+    """What a page needs to know: where Pyodide is, seen from it, how that is called, how much comes, and of which version."""
+    setting = app.config.live_pyodide
+    page = posixpath.dirname(app.builder.get_target_uri(name)) or "."
+    where = setting if is_address(setting) else posixpath.relpath(LOCAL, page)
+    return {
+        "where": where.rstrip("/") + "/",
+        "place": place_of(setting),
+        **app.live_facts,
+    }
 
 
 def add_bar(app: Sphinx, doctree: nodes.document, name: str) -> None:
@@ -349,29 +379,25 @@ def add_bar(app: Sphinx, doctree: nodes.document, name: str) -> None:
             link=link,
         )
     else:
-        setting = app.config.live_pyodide
-        where = (
-            setting.rstrip("/") + "/"
-            if is_address(setting)
-            else posixpath.relpath(LOCAL, page) + "/"
-        )
-        made = LiveBar(
-            "", where=where, place=place_of(setting), **app.live_facts
-        )
+        made = LiveBar("", **facts_for(app, name))
     title.parent.insert(title.parent.index(title) + 1, made)
 
 
-def visit_bar(self, node: LiveBar) -> None:
+def data_of(node: nodes.Element) -> str:
+    """What the scripts of a page read from an element, as its attributes."""
     data = {
         "data-pyodide": node["where"],
         "data-place": node["place"],
         "data-version": node["version"],
     }
-    given = " ".join(
+    return " ".join(
         f'{key}="{escape(value)}"' for key, value in data.items()
     )
+
+
+def visit_bar(self, node: LiveBar) -> None:
     self.body.append(
-        f'<div class="live" {given}>\n<button type="button">Run this page</button>\n'
+        f'<div class="live" {data_of(node)}>\n<button type="button">Run this page</button>\n'
         '<span class="live-says" role="status">Python and NumPy come to your browser when you press: up to '
         f"{node['megabytes']}\N{NO-BREAK SPACE}MB from {escape(node['place'])}.</span>\n</div>\n"
     )
@@ -379,9 +405,14 @@ def visit_bar(self, node: LiveBar) -> None:
 
 
 def visit_notice(self, node: LiveNotice) -> None:
+    asks = (
+        f' The trained model itself runs here: <a href="#{escape(node["asks"])}">ask it yourself</a>.'
+        if node.get("asks")
+        else ""
+    )
     self.body.append(
         f'<p class="live-notice">This chapter computes with {escape(listed(node["lacks"]))}, which no browser runs: '
-        f'<a href="{escape(node["link"])}" download>download the notebook</a> to run it.</p>\n'
+        f'<a href="{escape(node["link"])}" download>download the notebook</a> to run it.{asks}</p>\n'
     )
     raise nodes.SkipNode
 
@@ -394,7 +425,7 @@ def load_script(
     app: Sphinx, page: str, template: str, context: dict, doctree
 ) -> None:
     """Sphinx takes a script that is added here for one of this page alone."""
-    if doctree is not None and next(doctree.findall(LiveBar), None):
+    if doctree is not None and next(doctree.findall(RunsPython), None):
         app.add_js_file("live/start.js", loading_method="defer")
 
 

@@ -2,70 +2,9 @@
 
 const here = new URL(import.meta.url);
 const version = here.search;
-const { coloured } = await import(new URL(`colours.js${version}`, here));
-
-const element = (name, attributes = {}, ...children) => {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-};
-
-// Python in a worker. Ending it loses all names; the next run begins another one.
-class Python {
-  constructor(pyodide, hear) {
-    this.pyodide = pyodide;
-    this.hear = hear;
-    this.lives = 0; // how often it was begun
-  }
-
-  // A promise that is kept when Python is there.
-  load() {
-    this.loaded ??= new Promise((resolve, reject) => {
-      this.lives += 1;
-      this.worker = new Worker(new URL(`worker.js${version}`, here), { type: "module" });
-      this.fail = (reason, says) => {
-        this.end();
-        reject(Object.assign(new Error(says), { reason }));
-      };
-      this.worker.onerror = (event) => this.fail("site", event.message ?? "");
-      this.worker.onmessage = ({ data }) => {
-        if (data.kind === "ready") resolve();
-        else if (data.kind === "failed") this.fail(data.reason, data.says);
-        else this.hear(data);
-      };
-      this.worker.postMessage({ kind: "load", pyodide: this.pyodide, site: new URL("./", here).href, version });
-    });
-    return this.loaded;
-  }
-
-  end() {
-    this.worker?.terminate();
-    this.worker = this.loaded = null;
-  }
-
-  // Run a cell; what it gives goes to `take`. Resolves with how it ended: "good", "error", "broken" or "stopped".
-  async run(code, number, take) {
-    await this.load();
-    return new Promise((resolve) => {
-      this.broken = resolve;
-      this.worker.onmessage = ({ data }) => {
-        if (data.kind === "done") resolve(data.good ? "good" : "error");
-        else if (data.kind === "broken") {
-          this.end();
-          resolve("broken");
-        } else take(data);
-      };
-      this.worker.postMessage({ kind: "run", code, number });
-    });
-  }
-
-  stop() {
-    this.end();
-    this.fail?.("stopped", "");
-    this.broken?.("stopped");
-  }
-}
+const [{ coloured }, { element, Loading, Python, steady, whyNot }] = await Promise.all(
+  ["colours.js", "python.js"].map((name) => import(new URL(`${name}${version}`, here))),
+);
 
 // ---------- what a cell gives ----------
 
@@ -236,8 +175,11 @@ class Cell {
 
   // Make room for outputs: the stored ones give way to those of this run, in the same place and under the same address.
   clear() {
+    // As high as what stood there until something else is there, so that the text below stays where it is.
+    const height = (this.live ?? this.stored)?.offsetHeight ?? 0;
     this.unlive();
-    this.live = element("div", { class: "cell_output docutils container live-output" });
+    this.live = element("div", { class: "cell_output docutils container live-output", "data-waiting": "" });
+    this.live.style.minHeight = `${height}px`;
     this.stored ? this.stored.after(this.live) : this.place.append(this.live);
     if (this.stored) this.stored.hidden = true;
     this.kept = [...(this.stored?.querySelectorAll("[id]") ?? [])].map((part) => [part, part.id]);
@@ -284,6 +226,10 @@ class Cell {
       end = await python.run(this.code, this.number, (data) => this.take(data));
     } finally {
       this.running(false);
+      if (this.live) {
+        this.live.style.minHeight = "";
+        delete this.live.dataset.waiting;
+      }
     }
     // What scrolls is a stop of the Tab key, as it is elsewhere on the page.
     for (const pre of this.live?.querySelectorAll("pre") ?? [])
@@ -333,18 +279,16 @@ class Cell {
 
 // ---------- the page ----------
 
-const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
-
 class Page {
   constructor(bar) {
     this.bar = bar;
     this.button = bar.querySelector("button");
     this.says = bar.querySelector(".live-says");
     this.offer = this.says.textContent;
-    this.progress = element("progress", { "aria-label": "Loading", hidden: "" });
-    bar.append(this.progress);
+    this.settle = steady(bar, this.button);
+    this.loading = new Loading(bar, (text) => this.say(text));
     this.place = bar.dataset.place;
-    this.python = new Python(new URL(bar.dataset.pyodide, document.baseURI).href, (data) => this.hear(data));
+    this.python = new Python(new URL(bar.dataset.pyodide, document.baseURI).href, (data) => this.loading.hear(data));
     this.button.addEventListener("click", () => (this.busy ? this.stop() : this.runAll()));
     this.cells = [];
     this.state("idle");
@@ -354,28 +298,12 @@ class Page {
     this.bar.dataset.state = name;
     this.busy = name === "loading" || name === "running";
     this.button.textContent = this.busy ? "Stop" : this.cells.length ? "Run all" : "Run this page";
-    this.progress.hidden = name !== "loading";
+    this.loading.show(name === "loading");
   }
 
   say(text) {
     if (this.says.textContent !== text) this.says.textContent = text;
-  }
-
-  hear(data) {
-    if (data.kind === "progress") {
-      this.progress.max = data.total;
-      this.progress.value = data.done;
-      const parts = `Loading Python and NumPy: ${megabytes(data.done)} of ${megabytes(data.total)} MB`;
-      // Once in a while: a screen reader reads each of these.
-      const now = performance.now();
-      if (now - (this.heard ?? -1e9) > 1000 || data.done === data.total) {
-        this.heard = now;
-        this.say(parts);
-      }
-    } else if (data.kind === "step") {
-      this.progress.removeAttribute("value");
-      this.say(`${data.says} …`);
-    }
+    this.settle();
   }
 
   // The cells before one.
@@ -408,13 +336,8 @@ class Page {
       const ran = this.cells.some((cell) => cell.life);
       if (!ran) for (const cell of this.cells.splice(0)) cell.remove();
       this.state(error.reason === "stopped" ? "stopped" : "failed");
-      const reasons = {
-        stopped: ran ? "Stopped. All variables are lost: “Run all” begins anew." : this.offer,
-        away: `${this.place} cannot be reached, so nothing can be run here now. The page, with its stored outputs, is whole. Press the button to try again.`,
-        other: `${this.place} gives other files than those that this book was tested with, so nothing is run. The page, with its stored outputs, is whole.`,
-        site: "What runs this page could not be loaded. The page, with its stored outputs, is whole. Press the button to try again.",
-      };
-      this.say(reasons[error.reason] ?? `This browser cannot run the page (${error.message}). The page, with its stored outputs, is whole.`);
+      if (error.reason !== "stopped") this.say(whyNot(error, this.place));
+      else this.say(ran ? "Stopped. All variables are lost: “Run all” begins anew." : this.offer);
       if (error.reason !== "stopped") console.warn(error.message);
     }
   }

@@ -9,6 +9,7 @@ from attention_in_detail.notation import Array, Scale
 
 __all__ = [
     "as_factor",
+    "as_places",
     "constant",
     "itemsize",
     "library_of",
@@ -45,6 +46,13 @@ def as_factor(scale: Scale, like: Array) -> Scale:
 def itemsize(x: Array) -> int:
     """Return how many bytes a number of ``x`` takes."""
     return array_namespace(x).finfo(x.dtype).bits // 8
+
+
+def as_places(numbers: Array) -> Array:
+    """Return integers as the library takes them for places in an array: 32 bits wide where addresses are, as in a browser."""
+    xp = array_namespace(numbers)
+    known = xp.__array_namespace_info__().default_dtypes()
+    return xp.astype(numbers, known["indexing"])
 
 
 def spread(x: Array, shape: tuple[int, ...]) -> Array:

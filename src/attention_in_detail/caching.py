@@ -6,7 +6,7 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
-from attention_in_detail._arrays import itemsize
+from attention_in_detail._arrays import as_places, itemsize
 from attention_in_detail._checks import checked, named
 from attention_in_detail._transformer_checks import (
     check_append,
@@ -123,7 +123,7 @@ class KeyValueCache:
             TypeError: if ``rows`` are not integers.
             ValueError: if there is no such entry, or not one batch axis.
         """
-        xp = array_namespace(self.keys)
+        xp, rows = array_namespace(self.keys), as_places(rows)
         return KeyValueCache(
             xp.take(self.keys, rows, axis=0),
             xp.take(self.values, rows, axis=0),
@@ -203,7 +203,8 @@ class DecoderCache:
         """
         mask, take = self.context_mask, KeyValueCache.take.unchecked
         if mask is not None and mask.ndim > 2:
-            mask = array_namespace(mask).take(mask, rows, axis=0)
+            places = as_places(rows)
+            mask = array_namespace(mask).take(mask, places, axis=0)
         return DecoderCache(
             tuple(take(cache, rows) for cache in self.own),
             tuple(take(cache, rows) for cache in self.context),

@@ -7,6 +7,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from attention_in_detail._arrays import as_places
 from attention_in_detail._checks import checked, named
 from attention_in_detail._transformer_checks import (
     check_decode,
@@ -170,7 +171,7 @@ def embed(
     """
     xp = array_namespace(table)
     (*batch, T), D = tokens.shape, table.shape[-1]
-    flat = xp.astype(xp.reshape(tokens, (-1,)), xp.int64)
+    flat = as_places(xp.reshape(tokens, (-1,)))
     rows = xp.take(table, flat, axis=0)
     rows = xp.reshape(rows, (*batch, T, D)) * math.sqrt(D)
     offset = int(offset)

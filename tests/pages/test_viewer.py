@@ -595,6 +595,7 @@ def test_viewers_of_the_book_have_no_faults(
         ):
             for number in range(page.locator("attention-viewer").count()):
                 view = View(page, number)
+                view.host.scroll_into_view_if_needed()
                 view.table()
                 view.token("query", 1).click()
                 if view.host.locator(".cell").count() > 1:
@@ -614,6 +615,8 @@ def test_viewers_of_the_book_follow_its_switch_and_print(
             faults,
         ):
             view = View(page, 0)
+            view.host.scroll_into_view_if_needed()
+            expect(view.host.locator(".viewer")).to_have_count(1)
             expect(view.host.locator(".viewer.dark")).to_have_count(0)
             page.evaluate("document.documentElement.dataset.theme = 'dark'")
             expect(view.host.locator(".viewer.dark")).to_have_count(1)
@@ -624,3 +627,25 @@ def test_viewers_of_the_book_follow_its_switch_and_print(
         found = pictures_without_scripts(chromium, f"{home}{name}.html")
         assert found
         assert set(found) == {(True, True)}
+
+
+def test_a_viewer_of_the_book_is_built_when_its_reader_comes_near(
+    chromium, home, with_viewer
+):
+    with opened(
+        chromium, home, f"{with_viewer[-1]}.html", PHONE, "light"
+    ) as (page, faults):
+        view = View(page, 0)
+        built = "(host) => host.shadowRoot !== null"
+        assert view.host.bounding_box()["y"] > 2 * 900
+        assert not view.host.evaluate(built)
+        # Until then its picture is there, also for who never comes by sight.
+        assert view.host.locator("img").get_attribute("alt")
+        # One screen before it is seen.
+        page.evaluate(
+            """() => { const box = document.querySelector("attention-viewer").getBoundingClientRect();
+            scrollTo({ top: scrollY + box.top - 1.7 * innerHeight, behavior: "instant" }); }"""
+        )
+        expect(view.host.locator(".viewer")).to_have_count(1)
+        assert view.host.bounding_box()["y"] > 900
+        assert faults == []

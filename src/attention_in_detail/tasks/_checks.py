@@ -90,7 +90,7 @@ def check_words(ids: Any, vocabulary: Any) -> None:
     need_integers("ids", ids, len(vocabulary))
 
 
-def check_model_and_numbers(parameters: Any, numbers: Any) -> None:
+def need_model_of_the_task(parameters: Any) -> None:
     need_part("parameters", parameters, "TransformerParameters")
     table = parameters.source_embedding
     if not isinstance(table, np.ndarray):
@@ -106,7 +106,23 @@ def check_model_and_numbers(parameters: Any, numbers: Any) -> None:
             raise ValueError(
                 f"parameters has {found} {name} tokens, but the task has {size}"
             )
+
+
+def check_model_and_numbers(parameters: Any, numbers: Any) -> None:
+    need_model_of_the_task(parameters)
     check_batch(numbers)
+
+
+def check_traced_translation(
+    parameters: Any, number: Any, *, candidates: Any = 3
+) -> None:
+    need_model_of_the_task(parameters)
+    check_number(number)
+    need_integer("candidates", candidates, least=1)
+    if candidates > V_T:
+        raise ValueError(
+            f"candidates is {candidates}, but the target has {V_T} tokens"
+        )
 
 
 def check_train(
