@@ -10,7 +10,7 @@ and the browser lays out the whole page. It is made to measure each when the rea
 one that scrolls until then.
 
 ``light_theme``: light or dark is decided before anything is drawn. (The theme decides once the page is there, and then the text
-gets another size, so everything moves.) Without scripts a page is light.
+gets another size, so everything moves.) Without scripts a page is light, and on paper it is.
 
 ``light_images``: all pictures but the first wait until the reader comes near. They have a size, so nothing moves when they
 come, and browsers fetch all of them before they print.
@@ -43,7 +43,7 @@ NEEDED_BY = {
         r'|class="[^"]*\bdropdown\b[^"]*\badmonition\b|class="[^"]*\badmonition\b[^"]*\bdropdown\b'
     ),
     "design-tabs.js": re.compile(r'class="(?:[^"]*\s)?sd-tab-set[\s"]'),
-    "symbol_hints.js": re.compile(r'class="symbol-hint"'),
+    "hints.js": re.compile(r'class="symbol-hint"| data-hint="'),
     "scroll_boxes.js": re.compile(r'class="(?:[^"]*\s)?math[\s"]'),
 }
 AUTO = 'data-theme="auto"'
@@ -55,6 +55,12 @@ DECISION = (
 )
 # In the theme's script: what it does to each table and listing.
 MEASURED = "{e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1}"
+# Paper is white, whatever the reader reads on.
+ON_PAPER = (
+    'addEventListener("beforeprint", () => { const page = document.documentElement.dataset; '
+    'if (page.theme !== "dark") return; page.theme = "light"; '
+    'addEventListener("afterprint", () => { page.theme = "dark"; }, { once: true }); });'
+)
 IMAGE = re.compile(r"<img\b(?![^>]*\bloading=)")
 # A section that was never laid out is taken to be as high as one screen; then its own height is remembered. On paper
 # everything is laid out, and so it is when a link leads to a place in the page: where that place is, is known only once all
@@ -115,7 +121,9 @@ def with_light_theme(page: str) -> str:
     if AUTO not in page:
         return page
     page = page.replace(AUTO, 'data-theme="light"', 1)
-    return page.replace(CHOICE, f"{CHOICE}\n    {DECISION}", 1)
+    return page.replace(
+        CHOICE, f"{CHOICE}\n    {DECISION}\n    {ON_PAPER}", 1
+    )
 
 
 def with_light_images(page: str) -> str:
