@@ -43,7 +43,7 @@ NEEDED_BY = {
         r'|class="[^"]*\bdropdown\b[^"]*\badmonition\b|class="[^"]*\badmonition\b[^"]*\bdropdown\b'
     ),
     "design-tabs.js": re.compile(r'class="(?:[^"]*\s)?sd-tab-set[\s"]'),
-    "symbol_hints.js": re.compile(r'class="symbol-hint"'),
+    "hints.js": re.compile(r'class="symbol-hint"| data-hint="'),
     "scroll_boxes.js": re.compile(r'class="(?:[^"]*\s)?math[\s"]'),
 }
 AUTO = 'data-theme="auto"'

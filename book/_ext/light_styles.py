@@ -305,7 +305,7 @@ def preloads(page: str, root: str, static: Path) -> str:
 def scripts_of(out: Path) -> Iterator[str]:
     for path in sorted((out / "_static").rglob("*.js")):
         parts = path.relative_to(out / "_static").parts
-        if parts[0] not in ("mathjax", "locales"):
+        if parts[0] not in ("mathjax", "locales", "hints"):
             yield path.read_text("utf8")
 
 

@@ -5,7 +5,7 @@
 * A page that uses symbols gets a closed list of them, "Symbols on this page", under its objectives: for the keyboard,
   for screen readers, and for whoever reads without scripts.
 * An inline formula that is one symbol and nothing else is wrapped in ``<span class="symbol-hint">``, which names its
-  entry of that list: the first of each symbol in a paragraph. ``symbol_hints.js`` shows a copy of the entry while the
+  entry of that list: the first of each symbol in a paragraph. ``hints.js`` shows a copy of the entry while the
   pointer or the focus is on the formula. The copy is of what has been set already, so it does not matter who sets the
   formulas, and when.
 
@@ -184,11 +184,22 @@ class Row:
     first: str = ""
     only: tuple[str, ...] = ()
     indexed: bool = True
+    also: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """What the first column shows, as Markdown; a line may end between two symbols."""
         return ", ".join(f"${part}$" for part in self.shown.split(r",\ "))
+
+    @property
+    def said(self) -> str:
+        """What the second column says, as Markdown."""
+        others = ", ".join(f"`{name}`" for name in self.also)
+        return (
+            f"{self.meaning}. Elsewhere: {others}"
+            if others
+            else self.meaning
+        )
 
     @property
     def anchor(self) -> str:
@@ -299,7 +310,7 @@ def is_label(one: Occurrence) -> bool:
 
 
 FIELDS = {"symbols", "shown", "meaning", "code", "in", "first", "only"}
-FIELDS |= {"indexed"}
+FIELDS |= {"indexed", "also"}
 
 
 def row_from(entry: Mapping, only: str = "") -> Row:
@@ -317,6 +328,7 @@ def row_from(entry: Mapping, only: str = "") -> Row:
         first=chapters[0] if chapters else entry["first"],
         only=chapters,
         indexed=entry.get("indexed", True),
+        also=tuple(entry.get("also", "").split()),
     )
 
 
@@ -419,7 +431,7 @@ class Symbols(SphinxDirective):
         body = nodes.tbody()
         for row in rows:
             line = nodes.row(ids=[row.anchor])
-            for text in (row.name, row.meaning, row.code)[: 2 + coded]:
+            for text in (row.name, row.said, row.code)[: 2 + coded]:
                 line += nodes.entry("", *self.parsed(text))
             if first:
                 page = self.page(row.first)
@@ -598,7 +610,7 @@ def setup(app: Sphinx) -> dict[str, object]:
     app.connect("doctree-read", add_list)
     # After formula_lines.py, which looks for formulas that are not wrapped yet.
     app.connect("html-page-context", add_hints, priority=600)
-    app.add_js_file("symbol_hints.js", loading_method="defer")
+    app.setup_extension("hints")
     return {
         "version": "1",
         "parallel_read_safe": True,

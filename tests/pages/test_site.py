@@ -45,6 +45,23 @@ def test_every_entry_of_the_contents_has_its_page(built):
     assert site_faults.missing_pages(built, names, titles) == []
 
 
+def test_each_page_names_the_one_before_and_the_one_after(built):
+    names = pages()
+    for before, name, after in zip(
+        [None, *names], names, [*names[1:], None], strict=False
+    ):
+        page = built.pages[built.root / f"{name}.html"]
+        for side, other in (("left-prev", before), ("right-next", after)):
+            link = page.select_one(f".prev-next-area a.{side}")
+            if other is None:
+                assert link is None
+                continue
+            there = (built.root / f"{name}.html").parent / link["href"]
+            assert built.name(there.resolve()) == f"{other}.html"
+            words = link.select_one(".prev-next-title").get_text()
+            assert words.endswith(title(other).replace("`", ""))
+
+
 def test_the_front_door_leads_to_the_front_page(built):
     door = built.pages[built.root / "index.html"]
     assert door.find("meta", attrs={"http-equiv": "refresh"})[

@@ -44,7 +44,7 @@ def pointed(chromium, home, width, scheme):
         symbol = page.locator(SYMBOL).first
         symbol.scroll_into_view_if_needed()
         symbol.hover()
-        box = page.locator(".symbol-box")
+        box = page.locator(".hint-box")
         expect(box).to_be_visible()
         yield page, symbol, box
 
@@ -54,7 +54,7 @@ def test_the_mouse_shows_the_line_of_a_symbol(chromium, home):
         expect(box).to_contain_text(MEANING)
         expect(box).to_contain_text("In code: D_h")
         assert box.locator("mjx-container").count() == 3  # set already
-        assert faults_in(page, ".symbol-box") == []
+        assert faults_in(page, ".hint-box") == []
         # The pointer may go to the box, which then stays.
         box.hover()
         page.wait_for_timeout(400)
@@ -80,7 +80,7 @@ def test_in_the_dark_the_box_has_no_faults_and_on_paper_there_is_none(
     chromium, home
 ):
     with pointed(chromium, home, WIDE, "dark") as (page, _, box):
-        assert faults_in(page, ".symbol-box") == []
+        assert faults_in(page, ".hint-box") == []
         page.emulate_media(media="print")
         expect(box).to_be_hidden()
 
@@ -94,7 +94,7 @@ def test_a_tap_opens_and_closes_and_nothing_is_wider_than_a_phone(
     page = context.new_page()
     page.goto(f"{home}{NAME}.html", wait_until="networkidle")
     page.evaluate("() => window.MathJax?.startup?.promise")
-    box = page.locator(".symbol-box")
+    box = page.locator(".hint-box")
     for symbol in page.locator(".symbol-hint:visible").all()[:24:4]:
         symbol.scroll_into_view_if_needed()
         symbol.tap()
@@ -131,7 +131,7 @@ def test_the_keyboard_opens_closes_and_stops_once_in_a_section(
         # From the stop before it, as a reader comes.
         symbol = page.locator(f"{SYMBOL}[tabindex='0']").first
         symbol.scroll_into_view_if_needed()
-        box = page.locator(".symbol-box")
+        box = page.locator(".hint-box")
         page.keyboard.press("Tab")
         symbol.focus()
         expect(box).to_be_visible()
@@ -141,7 +141,7 @@ def test_the_keyboard_opens_closes_and_stops_once_in_a_section(
         expect(symbol).to_have_accessible_description(
             re.compile("width of one head.*D_h")
         )
-        assert faults_in(page, ".symbol-box") == []
+        assert faults_in(page, ".hint-box") == []
         page.keyboard.press("Escape")
         expect(box).to_be_hidden()
         expect(symbol).to_be_focused()
@@ -187,5 +187,5 @@ def test_without_scripts_the_list_is_there(chromium, home):
     page.locator("details.symbols-here > summary").click()
     expect(page.locator("#here-symbol-D-h")).to_contain_text(MEANING)
     page.locator(SYMBOL).first.hover()
-    assert page.locator(".symbol-box").count() == 0
+    assert page.locator(".hint-box").count() == 0
     context.close()
