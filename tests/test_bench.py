@@ -234,7 +234,7 @@ class Noted(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("B", [1, 2])
-def test_both_modules_project_in_one_product_and_torchs_alone_copies(B):
+def test_torch_copies_what_both_modules_project_in_one_product(B):
     T, D = 80, 16
     theirs = torch.nn.MultiheadAttention(D, 2, batch_first=True)
     ours = MultiHeadAttention.from_torch(theirs)
