@@ -408,3 +408,26 @@ def test_no_argument_is_described_by_a_single_letter():
         for match in lone.finditer(path.read_text("utf8"))
     ]
     assert found == []
+
+
+def test_no_chapter_calls_a_cell_dark_or_pale():
+    """A figure is drawn for a light and for a dark page: what is dark on the one is bright on the other."""
+    words = re.compile(
+        r"\b(?:darke(?:r|st)|pale[rst]*|(?:dark|bright) (?:cell|column|row|corner|spot)s?)\b"
+    )
+    assert words.search(
+        "The darker, the larger: each row has one dark cell."
+    )
+    found = [
+        f"{path.name}: {match[0]}"
+        for path in NOTEBOOKS
+        for cell in nbformat.read(path, as_version=4).cells
+        for text in (
+            cell.source if cell.cell_type == "markdown" else "",
+            cell.metadata.get("mystnb", {})
+            .get("figure", {})
+            .get("caption", ""),
+        )
+        for match in words.finditer(text)
+    ]
+    assert found == []

@@ -389,6 +389,15 @@ def test_a_chapter_gives_its_stored_outputs(name, chromium, home, pyodide):
         outside = (home, pyodide, "blob:", "data:")
         assert [u for u in page.asked if not u.startswith(outside)] == []
         assert page.faults == []
+        # In the dark, the other drawing of each figure.
+        drawings = page.evaluate(
+            """() => { document.documentElement.dataset.theme = "dark";
+            return [...document.querySelectorAll(".live-output > img, .live-output figure > img")]
+              .filter((image) => image.checkVisibility())
+              .map((image) => [image.classList.contains("on-dark"), image.naturalWidth > 100]); }"""
+        )
+        assert drawings
+        assert all(map(all, drawings))
         # An address stands once on the page, and is that of what is seen.
         ids = page.evaluate(
             "[...document.querySelectorAll('article figure[id]')].map((f) => [f.id, f.checkVisibility()])"

@@ -535,7 +535,7 @@ def pictures_without_scripts(chromium, address):
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(address)
-    pictures = page.locator("attention-viewer img")
+    pictures = page.locator("attention-viewer img:not([hidden])")
     found = [
         (picture.is_visible(), picture.bounding_box()["width"] > 200)
         for picture in pictures.all()
@@ -621,7 +621,8 @@ def test_viewers_of_the_book_follow_its_switch_and_print(
             page.evaluate("document.documentElement.dataset.theme = 'dark'")
             expect(view.host.locator(".viewer.dark")).to_have_count(1)
             page.emulate_media(media="print")
-            assert view.host.locator("img").is_visible()
+            assert view.host.locator("img.on-light").is_visible()
+            assert not view.host.locator("img.on-dark").is_visible()
             assert not view.host.locator("svg").is_visible()
             assert faults == []
         found = pictures_without_scripts(chromium, f"{home}{name}.html")
