@@ -39,12 +39,9 @@ RESULTS = 'id="search-results"'
 
 def letter(name: str) -> str:
     """The Greek letter of a name, or nothing."""
-    case = "CAPITAL" if name[:1].isupper() else "SMALL"
-    spelled = name.upper().replace("LAMBDA", "LAMDA")
-    try:
-        return unicodedata.lookup(f"GREEK {case} LETTER {spelled}")
-    except KeyError:
-        return ""
+    found = unescape(f"&{name};")
+    greek = len(found) == 1 and unicodedata.name(found).startswith("GREEK")
+    return found if greek and found != name else ""
 
 
 def of_symbols(symbols: Iterable[str]) -> list[str]:
