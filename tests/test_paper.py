@@ -277,7 +277,11 @@ def test_what_checks_a_formula_stays_with_it():
     for first in (nodes.paragraph("", "Let"), nodes.bullet_list("")):
         small = nodes.paragraph("", "computed", classes=["computed-by"])
         holder = nodes.container(
-            "", first, nodes.math_block("", "a"), small
+            "",
+            first,
+            nodes.target(refid="b"),
+            nodes.math_block("", "a"),
+            small,
         )
         paper_latex.with_what_it_is_of(small)
         forbidden = r"\postdisplaypenalty=10000\relax{}"
@@ -287,7 +291,7 @@ def test_what_checks_a_formula_stays_with_it():
         ]
         # A blank line would end the paragraph above the formula.
         inside = isinstance(first, nodes.paragraph)
-        assert len(holder) == (4 if inside else 5)
+        assert len(holder) == (5 if inside else 6)
 
 
 def test_nothing_comes_between_a_place_and_its_name():
@@ -296,6 +300,17 @@ def test_nothing_comes_between_a_place_and_its_name():
     paper_latex.put_before(section, r"\bookroom{12}")
     kinds = [one.tagname for one in holder]
     assert kinds == ["raw", "target", "section"]
+    before = nodes.section(
+        "", nodes.title("", "a"), nodes.target(refid="c")
+    )
+    after = nodes.section("", nodes.title("", "b"))
+    holder = nodes.section("", before, after)
+    paper_latex.put_before(after, r"\bookroom{12}")
+    assert [one.tagname for one in before] == ["title", "raw", "target"]
+    before.pop()
+    before.pop()
+    paper_latex.put_before(after, r"\bookroom{12}")
+    assert [one.tagname for one in holder] == ["section", "raw", "section"]
 
 
 def test_every_command_for_paper_is_defined():

@@ -338,11 +338,16 @@ def set_widths(table: nodes.table) -> None:
 
 
 def put_before(node: nodes.Node, code: str) -> None:
-    place = node.parent.index(node)
-    # The name of a place stays with it: otherwise Sphinx would write both.
-    while place and isinstance(node.parent[place - 1], nodes.target):
+    # The name of a place stays with it: otherwise Sphinx would write it twice. That of a section may end the one before.
+    parent, place = node.parent, node.parent.index(node)
+    while place and isinstance(parent[place - 1], nodes.section):
+        parent = parent[place - 1]
+        place = len(parent)
+    if not place or not isinstance(parent[place - 1], nodes.target):
+        parent, place = node.parent, node.parent.index(node)
+    while place and isinstance(parent[place - 1], nodes.target):
         place -= 1
-    node.parent.insert(place, tex(code))
+    parent.insert(place, tex(code))
 
 
 def put_after(node: nodes.Node, code: str) -> None:
@@ -386,6 +391,8 @@ def with_what_it_is_of(paragraph: nodes.paragraph) -> None:
     put_before(paragraph, "\\booktogether\n")
     if isinstance(before, nodes.math_block):
         place = before.parent.index(before)
+        while place and isinstance(before.parent[place - 1], nodes.target):
+            place -= 1
         said = before.parent[place - 1] if place else None
         forbidden = tex("\\postdisplaypenalty=10000\\relax{}")
         # In the line above, since a blank line would end it.
