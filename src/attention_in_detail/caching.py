@@ -78,7 +78,7 @@ class KeyValueCache:
 
     @property
     def bytes(self) -> int:
-        """How many bytes keys and values take: what :func:`cache_bytes` counts."""
+        """How many bytes keys and values take, as :func:`cache_bytes` counts them."""
         return sum(
             math.prod(x.shape) * itemsize(x)
             for x in (self.keys, self.values)

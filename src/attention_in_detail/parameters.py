@@ -101,7 +101,7 @@ class MultiHeadParameters:
 
     @property
     def h_kv(self) -> int:
-        """The number of key heads: ``kv_heads``, or h where that is None."""
+        """How many key heads there are, h where ``kv_heads`` is None."""
         return self.heads if self.kv_heads is None else self.kv_heads
 
     @property
