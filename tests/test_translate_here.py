@@ -76,7 +76,10 @@ def test_a_number_is_read_as_people_write_it(text, number):
         ("1000000", "1000000 is too large."),
         ("1,000,000", "1,000,000 is too large."),
         ("9" * 5000, f"{'9' * 20}… is too large."),
-        ('"); import os #', "“\"); import os #” is no whole number in digits."),
+        (
+            '"); import os #',
+            '“"); import os #” is no whole number in digits.',
+        ),
         ("😀", "“😀” is no whole number in digits."),
     ],
 )
@@ -183,9 +186,9 @@ def test_the_weights_are_a_file_of_the_site_under_400_kb_and_nothing_else_carrie
         assert not [n for n in opened.namelist() if "/trained/" in n]
         assert "live_translator.py" in opened.namelist()
     lock = json.loads(files[live.LOCK])
-    assert lock["site"]["attention_in_detail.trained.zip"][
-        "bytes"
-    ] == len(content)
+    assert lock["site"]["attention_in_detail.trained.zip"]["bytes"] == len(
+        content
+    )
 
 
 def test_the_served_files_translate_without_torch_and_fetch_the_weights_once(
@@ -301,7 +304,9 @@ def test_a_form_says_beforehand_what_will_come_and_from_where(built):
     assert f"its weights: {weights:.1f} MB from this site" in text
     assert "Without scripts" in place.noscript.get_text()
     assert "answers" not in page.get_text()
-    scripts = [tag["src"].partition("?")[0] for tag in page.select("script[src]")]
+    scripts = [
+        tag["src"].partition("?")[0] for tag in page.select("script[src]")
+    ]
     for name in ("live/start.js", "attention_viewer.js"):
         assert scripts.count(f"../_static/{name}") == 1
     for name in ("ask.js", "python.js"):
@@ -324,7 +329,5 @@ def test_where_nothing_runs_the_words_stand(setting, builder, built):
     assert page.select("p > em")
     assert not page.select(".live-ask, form.live-ask")
     assert not [
-        tag
-        for tag in page.select("script[src]")
-        if "live" in tag["src"]
+        tag for tag in page.select("script[src]") if "live" in tag["src"]
     ]

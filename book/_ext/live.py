@@ -350,7 +350,9 @@ def facts_for(app: Sphinx, name: str) -> dict[str, object]:
     """What a page needs to know: where Pyodide is, seen from it, how that is called, how much comes, and of which version."""
     setting = app.config.live_pyodide
     page = posixpath.dirname(app.builder.get_target_uri(name)) or "."
-    where = setting if is_address(setting) else posixpath.relpath(LOCAL, page)
+    where = (
+        setting if is_address(setting) else posixpath.relpath(LOCAL, page)
+    )
     return {
         "where": where.rstrip("/") + "/",
         "place": place_of(setting),

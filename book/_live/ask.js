@@ -11,7 +11,10 @@ const cells = (kind, attributes, ...texts) => texts.map((text) => element(kind, 
 function table(answer) {
   const head = element("tr", {}, ...cells("th", { scope: "col" }, "Step", "Written", "Probability", "Next most probable"));
   const rows = answer.steps.map(([[token, probability], ...others], index) => {
-    const likely = others.flatMap(([other, its], n) => [n ? ", " : "", element("span", { lang: "de" }, other), ` ${its}`]);
+    const likely = others.flatMap(([other, its], n) => {
+      const comma = n < others.length - 1 ? ", " : "";
+      return [element("span", {}, element("span", { lang: "de" }, other), ` ${its}${comma}`), " "];
+    });
     const row = element(
       "tr",
       {},

@@ -94,7 +94,9 @@ def translated(text: str) -> Answer:
         key_label="English, read",
         **BEST,
     )
-    right = "right" if word == wanted and ended else f"wrong: it is {wanted}"
+    right = (
+        "right" if word == wanted and ended else f"wrong: it is {wanted}"
+    )
     steps = len(traced.german)
     return Answer(
         {

@@ -275,7 +275,9 @@ def test_text_that_is_put_before_the_text_is_found(chromium, home):
     """What watches for moves sees one."""
     with chapter(chromium, home) as page:
         page.evaluate(WATCH)
-        page.eval_on_selector(BAR, "(bar) => { bar.style.height = '400px'; }")
+        page.eval_on_selector(
+            BAR, "(bar) => { bar.style.height = '400px'; }"
+        )
         assert page.evaluate(MOVED) > MOST_SHIFT
 
 

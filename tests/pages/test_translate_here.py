@@ -33,7 +33,7 @@ from tests.pages.test_live_pages import (
 PAGE = next(name for name in pages() if "14_" in name)
 ASK = ".live-ask"
 FIELD, BUTTON, SAYS = f"{ASK} input", f"{ASK} form button", "#ask-says"
-ROWS = f"{ASK} tbody tr"
+ROWS = f"{ASK} .pst-scrollable-table-container tbody tr"
 
 
 def state(page, *wanted, timeout=120_000):
@@ -106,10 +106,12 @@ def test_without_scripts_the_stored_steps_are_there_and_no_form(
         assert page.locator(SAYS).is_hidden()
         assert "Without scripts" in page.text_content(f"{ASK} noscript")
         assert page.locator(f"{ASK} noscript p").is_visible()
-        before = page.locator("div.cell", has_text="traced_translation(model")
-        assert "siebzig 0.999" in before.locator(
-            ".cell_output"
-        ).text_content()
+        before = page.locator(
+            "div.cell", has_text="traced_translation(model"
+        )
+        assert (
+            "siebzig 0.999" in before.locator(".cell_output").text_content()
+        )
 
 
 def test_where_pyodide_cannot_be_reached_it_says_so(chromium, home):
@@ -172,9 +174,9 @@ def test_an_answer_has_each_step_and_every_head(number, ready):
             )
         assert all(one.token in row[3] for one in others)
     right = word == "".join(german_words(number))
-    assert ("Right." if right else "Wrong: it is null.") in ready.text_content(
-        f"{ASK} .live-word"
-    )
+    assert (
+        "Right." if right else "Wrong: it is null."
+    ) in ready.text_content(f"{ASK} .live-word")
     viewer = ready.locator(f"{ASK} attention-viewer")
     viewer.scroll_into_view_if_needed()
     assert viewer.locator(".cell button").count() == 8
@@ -238,10 +240,13 @@ def test_an_answer_has_no_faults_and_fits_a_phone(scheme, ready):
     try:
         for width in (WIDE, PHONE):
             ready.set_viewport_size({"width": width, "height": 900})
-            ready.locator(f"{ASK} attention-viewer").scroll_into_view_if_needed()
-            expect(
-                ready.locator(f"{ASK} attention-viewer .viewer")
-            ).to_have_count(1)
+            ready.locator(
+                f"{ASK} attention-viewer"
+            ).scroll_into_view_if_needed()
+            viewer = ready.locator(f"{ASK} attention-viewer .viewer")
+            expect(viewer).to_have_class(
+                "viewer dark" if scheme == "dark" else "viewer"
+            )
             assert faults_in(ready, ASK) == []
             reach = "document.documentElement.scrollWidth"
             assert ready.evaluate(reach) <= width

@@ -76,6 +76,11 @@ class View:
         self.page = page
         self.host = page.locator("attention-viewer").nth(number)
 
+    def reach(self):
+        """Scroll to it: a page of the book lays out a section, and builds a viewer, when its reader comes near."""
+        self.host.evaluate("(host) => host.scrollIntoView()")
+        expect(self.host.locator(".viewer")).to_have_count(1)
+
     def tokens(self, side):
         return self.host.locator(f".tokens.{side} button")
 
@@ -595,7 +600,7 @@ def test_viewers_of_the_book_have_no_faults(
         ):
             for number in range(page.locator("attention-viewer").count()):
                 view = View(page, number)
-                view.host.scroll_into_view_if_needed()
+                view.reach()
                 view.table()
                 view.token("query", 1).click()
                 if view.host.locator(".cell").count() > 1:
@@ -615,11 +620,19 @@ def test_viewers_of_the_book_follow_its_switch_and_print(
             faults,
         ):
             view = View(page, 0)
-            view.host.scroll_into_view_if_needed()
-            expect(view.host.locator(".viewer")).to_have_count(1)
+            view.reach()
             expect(view.host.locator(".viewer.dark")).to_have_count(0)
             page.evaluate("document.documentElement.dataset.theme = 'dark'")
             expect(view.host.locator(".viewer.dark")).to_have_count(1)
+            page.emulate_media(reduced_motion="reduce")
+            for theme, dark in (("light", 0), ("dark", 1)):
+                page.evaluate(
+                    "(theme) => { document.documentElement.dataset.theme = theme; }",
+                    theme,
+                )
+                expect(view.host.locator(".viewer.dark")).to_have_count(
+                    dark
+                )
             page.emulate_media(media="print")
             assert view.host.locator("img.on-light").is_visible()
             assert not view.host.locator("img.on-dark").is_visible()
@@ -638,15 +651,15 @@ def test_a_viewer_of_the_book_is_built_when_its_reader_comes_near(
     ) as (page, faults):
         view = View(page, 0)
         built = "(host) => host.shadowRoot !== null"
-        assert view.host.bounding_box()["y"] > 2 * 900
+        page.wait_for_timeout(500)
         assert not view.host.evaluate(built)
         # Until then its picture is there, also for who never comes by sight.
         assert view.host.locator("img").get_attribute("alt")
-        # One screen before it is seen.
-        page.evaluate(
-            """() => { const box = document.querySelector("attention-viewer").getBoundingClientRect();
-            scrollTo({ top: scrollY + box.top - 1.7 * innerHeight, behavior: "instant" }); }"""
+        # One screen before it is seen: what stands above it comes to the foot of the screen.
+        view.host.evaluate(
+            """(host) => { const cell = host.closest("div.cell");
+            cell.previousElementSibling.scrollIntoView({ block: "end" }); }"""
         )
         expect(view.host.locator(".viewer")).to_have_count(1)
-        assert view.host.bounding_box()["y"] > 900
+        assert view.host.bounding_box()["y"] > 800
         assert faults == []

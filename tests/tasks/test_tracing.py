@@ -68,7 +68,9 @@ def test_the_product_of_the_probabilities_is_that_of_greedy_decoding():
         MODEL, source, start=START, end=END, limit=LONGEST + 1
     )
     assert traced.german == [GERMAN[n] for n in tokens]
-    chances = [candidates[0].probability for candidates in traced.candidates]
+    chances = [
+        candidates[0].probability for candidates in traced.candidates
+    ]
     assert np.log(chances).sum() == pytest.approx(float(log), abs=1e-9)
     assert {len(candidates) for candidates in traced.candidates} == {3}
 
