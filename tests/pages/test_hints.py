@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from tests.pages.browser_faults import PHONE, WIDE, opened, served
 from tests.pages.contents import pages
-from tests.pages.test_symbol_hints import faults_in
+from tests.pages.test_symbol_hints import SYMBOL, faults_in
 
 NAME = next(name for name in pages() if name.startswith("notebooks/05"))
 EQUATION = "a[data-hint][href$='#equation-eq-sum-over-heads']"
@@ -110,10 +110,17 @@ def test_it_goes_when_it_is_not_wanted_and_stays_when_it_is(chromium, home):
         page.keyboard.press("Escape")
         expect(box).to_be_hidden()
         assert "Attention is all" in link.get_attribute("title")
-        # It does not come back while the pointer stays, and does when the pointer comes again.
-        place = link.bounding_box()
-        page.mouse.move(place["x"] + 2, place["y"] + place["height"] / 2)
-        page.wait_for_timeout(400)
+        # It does not come back while the pointer stays, on one part of a formula or the other, and does when it comes again.
+        symbol = page.locator(SYMBOL).first
+        symbol.hover()
+        expect(box).to_be_visible()
+        page.keyboard.press("Escape")
+        place = symbol.bounding_box()
+        for x in (2, place["width"] - 2, 2):
+            page.mouse.move(
+                place["x"] + x, place["y"] + place["height"] / 2
+            )
+            page.wait_for_timeout(200)
         expect(box).to_be_hidden()
         page.mouse.move(5, 5)
         link.hover()

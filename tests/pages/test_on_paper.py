@@ -37,7 +37,7 @@ CUT = """(width) => [...document.querySelectorAll(
       const room = part.getBoundingClientRect();
       const hides = getComputedStyle(part).overflowX !== "visible" && getComputedStyle(part).display !== "inline";
       if (hides && (box.right > room.right + 2 || box.left < room.left - 2)) return true;
-      if (hides && part === one && one.scrollWidth > one.clientWidth + 2) return true;
+      if (part === one && (hides || one.tagName === "PRE") && one.scrollWidth > one.clientWidth + 2) return true;
     }
     return false; })
   .map((one) => `${one.tagName} ${Math.round(one.getBoundingClientRect().width)}: ${one.textContent.trim().slice(0, 50)}`)"""
@@ -63,7 +63,7 @@ def printed(page):
         name
         if name in USUAL
         else pytest.param(name, marks=pytest.mark.slow)
-        for name in CHAPTERS
+        for name in (*CHAPTERS, "book/symbols", "book/api")
     ],
 )
 def test_nothing_is_cut_and_nothing_is_there_for_a_screen(
