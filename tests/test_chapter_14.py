@@ -59,6 +59,7 @@ from attention_in_detail.tasks.scores import (
     exact_share,
     translations,
 )
+from attention_in_detail.tasks.tracing import traced_translation
 from attention_in_detail.trained import trained_number_words
 
 MODEL = trained_number_words()
@@ -409,3 +410,22 @@ def test_exercise_one_pass():
         for row, n in zip(found, numbers, strict=True)
     ]
     assert (right | ~real).all(-1).tolist() == exact
+
+
+# ---- what readers are invited to ask ----
+
+
+def test_of_the_numbers_that_end_in_01_eight_of_ten_come_out_wrong():
+    numbers = [0, 16, 61, 45_067, 677, *range(1, 1000, 100)]
+    found = translations(MODEL, numbers)
+    right = {
+        n: tokens == german_words(n)
+        for n, tokens in zip(numbers, found, strict=True)
+    }
+    assert [n for n, yes in right.items() if yes] == [
+        *(16, 61, 45_067, 677),
+        *(101, 801),
+    ]
+    hesitates = traced_translation(MODEL, 201).candidates[2]
+    assert [one.token for one in hesitates[:2]] == ["ein", "eins"]
+    assert hesitates[1].probability > 0.4

@@ -3,8 +3,9 @@
 The output of a cell carries a viewer as HTML, complete with script and picture, for whoever runs the notebook. A page
 takes its data from there and nothing else. The script, the same source, becomes one file of the site, and only pages
 with a viewer load it. There it builds a viewer when the reader comes near, one screen before it is seen, and not while the
-page loads (``light_viewers: false`` in ``_config.yml``: at once, as in a notebook). The picture is that of the output, in a file of its own; it stands inside the viewer for
-readers without scripts and for paper. Builders of other formats, ePub among them, take the picture alone.
+page loads (``light_viewers: false`` in ``_config.yml``: at once, as in a notebook). The picture is that of the output, in a
+file of its own; it stands inside the viewer for readers without scripts and for paper. Builders of other formats, ePub
+among them, take the picture alone.
 """
 
 from __future__ import annotations

