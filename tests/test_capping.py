@@ -25,6 +25,7 @@ from tests.support import (
 Q, K, V = normal(B, T, 4), normal(B, S, 4, seed=1), normal(B, S, 6, seed=2)
 
 
+@pytest.mark.claim("def-today-cap", "prop-today-cap")
 @each_library
 def test_the_cap_is_its_formula(make):
     z = normal(4, 5) * 40
@@ -39,6 +40,7 @@ def test_the_cap_is_its_formula(make):
     )
 
 
+@pytest.mark.claim("prop-today-cap")
 def test_the_derivative_is_that_of_the_cap():
     (z,) = leaves(np.linspace(-120, 120, 41))
     softcap(z, 50.0).sum().backward()
@@ -48,6 +50,7 @@ def test_the_derivative_is_that_of_the_cap():
     assert_close(slope, softcap_derivative(x, 2), 1e-9)
 
 
+@pytest.mark.claim("prop-today-cap")
 def test_scores_stay_in_bounds_in_order_and_as_they_are_near_zero():
     z = np.linspace(-200, 200, 101)
     capped = softcap(z, 50)
@@ -87,6 +90,7 @@ def reference(q, k, v, cap, mask, bias, scale):
     )
 
 
+@pytest.mark.claim("def-today-cap")
 @pytest.mark.parametrize("scale", [None, 3.0])
 @each_library
 def test_capped_attention_is_attention_with_capped_scores(make, scale):

@@ -83,6 +83,7 @@ def taken_to(make, options, dtype=np.float64):
 # ---- what it computes ----
 
 
+@pytest.mark.claim("def-today-cache")
 @each_library
 def test_without_a_cache_it_is_causal_self_attention(make):
     p, x = grouped(make), make(normal(3, 7, WIDTH))
@@ -139,6 +140,7 @@ def test_without_an_output_projection_the_heads_come_as_they_are():
 # ---- cached is uncached ----
 
 
+@pytest.mark.claim("prop-today-cached")
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=6),
     st.sampled_from([1, 2, 3, 6]),
@@ -171,6 +173,7 @@ def test_cached_is_uncached_however_the_sequence_is_cut(
     assert_close(cache.values, full.values, 1e-6)
 
 
+@pytest.mark.claim("prop-today-cached")
 @each_variant
 @each_library
 def test_cached_is_uncached_token_by_token_in_each_variant(make, options):
@@ -191,6 +194,7 @@ def test_each_variant_says_something_of_its_own(options):
     assert apart[0] < 1e-12  # the first query sees itself alone
 
 
+@pytest.mark.claim("def-today-cache")
 def test_the_other_corner_shuts_what_came_before():
     """Aligned at the first key, a step would see the beginning of the sequence and nothing else."""
     p, x = grouped(), normal(6, WIDTH)
@@ -244,6 +248,7 @@ def test_gradients_reach_what_the_cache_holds():
 # ---- bytes ----
 
 
+@pytest.mark.claim("prop-today-bytes")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -269,6 +274,7 @@ def test_bytes_as_computed_are_those_of_the_arrays(
     )
 
 
+@pytest.mark.claim("prop-today-bytes")
 def test_bytes_of_a_cache_by_hand():
     """2 · 32 layers · 32 heads · 128 · 2 bytes: half a megabyte a token; a quarter of that with 8 key heads."""
     model = {"layers": 32, "D_h": 128}

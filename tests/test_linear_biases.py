@@ -53,6 +53,7 @@ def test_slopes_by_hand():
     assert head_slopes(np.int8(1)).tolist() == [2.0**-8]
 
 
+@pytest.mark.claim("def-today-bias")
 @each_library
 @pytest.mark.parametrize("offset", [0, 4, -1])
 def test_the_bias_is_its_formula(make, offset):
@@ -68,6 +69,7 @@ def test_the_bias_is_its_formula(make, offset):
     assert linear_bias(0, S, slopes=make(slopes)).shape == (3, 0, S)
 
 
+@pytest.mark.claim("prop-today-bias")
 def test_weights_are_those_of_bloom_in_transformers():
     """There the bias is m · j, without the query: a row of scores may be shifted as a whole."""
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor

@@ -761,6 +761,7 @@ def test_key_heads_are_repeated_not_tiled(make):
     assert repeat_heads(make(x[0, :, :0]), 2).shape == (4, 0, 4)
 
 
+@pytest.mark.claim("def-today-shared")
 @pytest.mark.parametrize("kv_heads", [1, 2, 3])
 @both_ways
 @each_library
@@ -780,6 +781,7 @@ def test_shared_key_heads_equal_the_formula(make, multi_head, kv_heads):
     assert_close(ours[1], weights)
 
 
+@pytest.mark.claim("prop-today-saves")
 @pytest.mark.parametrize("kv_heads", [1, 2, 3])
 @both_ways
 def test_shared_key_heads_are_heads_whose_keys_are_repeated_by_hand(

@@ -334,6 +334,7 @@ def test_sizes_of_shared_key_heads():
     assert type(kept) is int
 
 
+@pytest.mark.claim("prop-today-saves")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
 def test_count_of_shared_key_heads_falls_with_their_number(kv_heads, bias):
@@ -346,6 +347,7 @@ def test_count_of_shared_key_heads_falls_with_their_number(kv_heads, bias):
     assert p.count == 2 * 24 * 24 + 2 * 24 * D_kv + biases
 
 
+@pytest.mark.claim("def-today-shared")
 @each_library
 def test_heads_that_share_read_the_same_columns(make):
     """Heads 0, 1, 2 share key head 0, and 3, 4, 5 key head 1: in a row, not in turn."""

@@ -32,6 +32,7 @@ def by_complex_numbers(x, positions, *, base=10000.0, pairs="adjacent"):
     return turned
 
 
+@pytest.mark.claim("def-today-rotary")
 @pytest.mark.parametrize("base", [10000.0, 500_000, 2])
 @each_pairing
 @each_library
@@ -42,6 +43,7 @@ def test_pairs_turn_as_complex_numbers_do(make, pairs, base):
     assert type(ours) is type(make(x))
 
 
+@pytest.mark.claim("def-today-rotary")
 def test_a_turn_by_hand():
     """A quarter turn would need the position π/2; two pairs turn by 1 and by 1/100."""
     x = np.array([[1.0, 0, 0, 1]])
@@ -57,6 +59,7 @@ def test_a_turn_by_hand():
     assert np.array_equal(rotate(x, np.array([0])), x)
 
 
+@pytest.mark.claim("thm-today-distance")
 @each_pairing
 @each_library
 def test_scores_of_turned_rows_depend_on_the_distance_alone(make, pairs):
@@ -78,6 +81,7 @@ def test_scores_of_turned_rows_depend_on_the_distance_alone(make, pairs):
     )
 
 
+@pytest.mark.claim("thm-today-distance")
 @given(
     st.integers(-(10**5), 10**5),
     st.integers(0, 10**6),

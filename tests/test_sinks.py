@@ -19,6 +19,7 @@ def table(mask):
     ]
 
 
+@pytest.mark.claim("def-today-sinks")
 def test_a_window_that_keeps_its_sinks():
     window = window_mask(6, before=1, after=0)
     assert table(window | sink_mask(6, sinks=2)) == [
@@ -36,6 +37,7 @@ def test_no_query_sees_a_sink_that_comes_after_it():
     assert table(sink_mask(2, 4, sinks=0)) == ["....", "...."]
 
 
+@pytest.mark.claim("def-today-sinks")
 @pytest.mark.parametrize("offset", [-2, 0, 3])
 @pytest.mark.parametrize("sinks", [0, 1, 4, 9])
 def test_sink_mask_is_its_formula(sinks, offset):
@@ -54,6 +56,7 @@ def test_sinks_come_in_the_library_and_on_the_device_of_like():
     assert isinstance(sink_mask(2, sinks=np.int8(1)), np.ndarray)
 
 
+@pytest.mark.claim("def-today-sinks")
 @pytest.mark.parametrize("sinks", [0, 3])
 @pytest.mark.parametrize("before", [0, 4])
 def test_so_many_keys_are_enough_however_long_the_sequence(sinks, before):
