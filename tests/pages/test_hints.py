@@ -191,6 +191,7 @@ def test_from_a_folder_it_works_as_well(chromium, site):
     link.scroll_into_view_if_needed()
     link.hover()
     expect(page.locator(".hint-box")).to_contain_text("Attention is all")
+    assert page.locator(".hint-box").is_visible()
     page.close()
 
 
