@@ -328,7 +328,7 @@ def test_every_command_for_paper_is_defined():
         # As on the screen; two on a page; words that can still be read; a page at most.
         ((400, 200), 264),
         ((480, 480), 262),
-        ((400, 700), 184),
+        ((400, 700), 160),
         ((400, 2000), 112),
         ((720, 200), 392),
     ],

@@ -63,7 +63,7 @@ class Symbols(SphinxPostTransform):
 # Points: what a picture may take of a page, so that two of them and their words fit on it.
 WIDEST, HIGHEST = 392, 262
 # A pixel in points; a tall picture gets smaller, as long as its words can be read, and one still taller a page.
-PIXEL, SMALLEST, PAGE = 0.66, 0.46, 560
+PIXEL, SMALLEST, PAGE = 0.66, 0.4, 560
 
 
 def on_page(width: float, height: float) -> float:
