@@ -186,6 +186,13 @@ class Cell {
     this.changed();
   }
 
+  // An output is as high as it is itself once its pictures are there.
+  async release(box) {
+    await Promise.allSettled([...box.querySelectorAll("img")].map((image) => image.decode()));
+    box.style.minHeight = "";
+    delete box.dataset.waiting;
+  }
+
   unlive() {
     this.live?.remove();
     this.live = null;
@@ -226,10 +233,7 @@ class Cell {
       end = await python.run(this.code, this.number, (data) => this.take(data));
     } finally {
       this.running(false);
-      if (this.live) {
-        this.live.style.minHeight = "";
-        delete this.live.dataset.waiting;
-      }
+      if (this.live) this.release(this.live);
     }
     // What scrolls is a stop of the Tab key, as it is elsewhere on the page.
     for (const pre of this.live?.querySelectorAll("pre") ?? [])

@@ -256,10 +256,11 @@ def test_text_that_is_put_before_the_text_is_found(chromium, home):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [WIDE, PHONE])
-@pytest.mark.parametrize("reads_on", [False, True])
+@pytest.mark.parametrize(
+    ("width", "reads_on"), [(WIDE, False), (PHONE, False), (WIDE, True)]
+)
 def test_a_run_moves_nothing_that_is_read(
-    reads_on, width, chromium, home, pyodide
+    width, reads_on, chromium, home, pyodide
 ):
     with chapter(chromium, home, FIRST, pyodide, width=width) as page:
         page.evaluate(WATCH)
