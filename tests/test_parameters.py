@@ -392,3 +392,21 @@ def test_shared_key_heads_can_be_copied_and_stored():
         assert_close(other.W_K, p.W_K, 0)
     with pytest.raises(ValueError, match="kv_heads = 4"):
         dataclasses.replace(p, kv_heads=4)
+
+
+def test_the_number_of_key_heads_is_given_by_its_name():
+    """What came later shifts no position; and whatever reads the fields is told the same."""
+    p = parameters()
+    arrays = [getattr(p, name) for name in NAMES]
+    with pytest.raises(TypeError, match="positional argument"):
+        MultiHeadParameters(*arrays, p.heads, heads=p.heads)
+    named = MultiHeadParameters(*arrays, heads=p.heads, kv_heads=p.heads)
+    assert named.kv_heads == p.heads
+    by_name = {
+        field.name: field.kw_only
+        for field in dataclasses.fields(MultiHeadParameters)
+    }
+    assert [name for name, only in by_name.items() if only is True] == [
+        "heads",
+        "kv_heads",
+    ]
