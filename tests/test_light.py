@@ -112,7 +112,7 @@ def test_light_or_dark_is_decided_before_anything_is_drawn():
     assert light.index(PAGES.CHOICE) < light.index(PAGES.DECISION)
     assert light.index(PAGES.DECISION) < light.index("</script>")
     # And what is printed is light.
-    assert light.index(PAGES.ON_PAPER) < light.index("</script>")
+    assert light.index(PAGES.PAPER) < light.index("</script>")
     assert light.endswith('<body data-default-mode="auto">')
     assert PAGES.with_light_theme(light) == light
 

@@ -21,7 +21,7 @@ CHAPTERS = [name for name in pages() if name.startswith("notebooks/")]
 # Narrower than any phone.
 NARROW = 220
 QUICK = ["book/index", CHAPTERS[1], CHAPTERS[4]]
-EVERY = ["index", "genindex", "search", *pages()]
+EVERY = ["index", "genindex", "py-modindex", "search", *pages()]
 
 
 @pytest.fixture(scope="module")

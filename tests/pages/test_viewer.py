@@ -654,7 +654,7 @@ def test_a_viewer_of_the_book_is_built_when_its_reader_comes_near(
         page.wait_for_timeout(500)
         assert not view.host.evaluate(built)
         # Until then its picture is there, also for who never comes by sight.
-        assert view.host.locator("img").get_attribute("alt")
+        assert view.host.locator("img.on-light").get_attribute("alt")
         # One screen before it is seen: what stands above it comes to the foot of the screen.
         view.host.evaluate(
             """(host) => { const cell = host.closest("div.cell");
