@@ -38,11 +38,11 @@ serve: ## build the pages and show them at http://localhost:8000 (or the next fr
 	@$(VENV_PYTHON) tools/serve.py --step 4/4
 
 test: ## check everything: style, unit tests, book, notebooks, pages (under 15 minutes)
-	@sh tools/setup_env.sh test 8
+	@sh tools/setup_env.sh test 7
 	@$(VENV_PYTHON) tools/check.py test
 
 test-more: ## the slower checks: other CPU kernels, more cases, chapters run in a browser, storing and building twice
-	@sh tools/setup_env.sh test 10
+	@sh tools/setup_env.sh test 11
 	@$(VENV_PYTHON) tools/check.py test-more
 
 test-oldest: ## the tests, notebooks and book at the lowest versions that pyproject.toml admits

@@ -160,8 +160,12 @@ def test_what_is_wrong_is_called_wrong():
         assert given["says"].count(f"wrong: it is {wanted}.") == 1
 
 
-def test_200_numbers_are_translated_as_the_package_does_it():
-    numbers = [int(n) for n in split_numbers()[1][200:400]]
+@pytest.mark.parametrize(
+    "how_many", [12, pytest.param(200, marks=pytest.mark.slow)]
+)
+def test_numbers_are_translated_as_the_package_does_it(how_many):
+    held_out = split_numbers()[1]
+    numbers = [int(n) for n in held_out[200 : 200 + how_many]]
     batch = translations(MODEL, numbers)
     for number, tokens in zip(numbers, batch, strict=True):
         assert translator.translated(str(number)).data["word"] == "".join(

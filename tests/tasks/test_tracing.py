@@ -85,8 +85,11 @@ def test_where_it_writes_what_is_right_the_weights_are_those_of_teacher_forcing(
         )
 
 
-def test_200_numbers_come_out_as_in_a_batch_and_are_right():
-    held_out = split_numbers()[1][:200]
+@pytest.mark.parametrize(
+    "how_many", [12, pytest.param(200, marks=pytest.mark.slow)]
+)
+def test_numbers_come_out_as_in_a_batch_and_are_right(how_many):
+    held_out = split_numbers()[1][:how_many]
     batch = translations(MODEL, held_out)
     for number, together in zip(held_out, batch, strict=True):
         alone = traced_translation(MODEL, int(number), candidates=1)
