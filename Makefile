@@ -42,7 +42,7 @@ test: ## check everything: style, unit tests, book, notebooks, pages (under 15 m
 	@$(VENV_PYTHON) tools/check.py test
 
 test-more: ## the slower checks: other CPU kernels, more cases, chapters run in a browser, storing and building twice
-	@sh tools/setup_env.sh test 11
+	@sh tools/setup_env.sh test 12
 	@$(VENV_PYTHON) tools/check.py test-more
 
 test-oldest: ## the tests, notebooks and book at the lowest versions that pyproject.toml admits

@@ -37,6 +37,7 @@ UNITS = [
     "-m",
     "not slow",
 ]
+DRAWN = [*UNITS[:-1], "hypothesis and not slow"]
 NOTEBOOKS = [
     *PYTEST,
     "notebooks",
@@ -207,9 +208,11 @@ def test_more() -> list[Check]:
     return [
         Check("a Pyodide to run chapters on", [LIVE]),
         Check("book", [["tools/build_book.py"]]),
+        # The others are the same each time.
+        Check("drawn cases, a thousand each", [DRAWN], more),
         # Counting lines takes as long again as the tests. They are judged by the next check, lines and branches each.
         Check(
-            "unit tests, more cases",
+            "unit tests, their lines counted",
             [
                 [
                     *UNITS,
@@ -218,7 +221,6 @@ def test_more() -> list[Check]:
                     f"--cov-report=json:{COVERAGE}",
                 ]
             ],
-            more,
         ),
         Check("coverage", [["tools/check.py", "coverage"]]),
         Check(
