@@ -161,7 +161,7 @@ def test_a_link_to_a_place_leads_there(times, chromium, home):
     )
     assert len(places) > 4
     # The last is not at the top, since the page ends below it.
-    for place in (places[2], places[len(places) // 2], places[-1]):
+    for place in (places[2], places[-1]):
         highest = 820 if place == places[-1] else 200
         page.close()
         page = slow_page(chromium, times)
@@ -171,7 +171,7 @@ def test_a_link_to_a_place_leads_there(times, chromium, home):
     page.close()
     page = slow_page(chromium, times)
     page.goto(f"{home}{CHAPTERS[4]}.html")
-    for place in (places[len(places) // 2], places[2]):
+    for place in (places[len(places) // 2],):
         page.evaluate("(id) => { location.hash = id; }", place)
         page.wait_for_function(AT_REST)
         assert 0 <= page.evaluate(TOP, place) < 200, place

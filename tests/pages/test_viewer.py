@@ -587,7 +587,12 @@ def with_viewer(site):
 
 
 @pytest.mark.parametrize(
-    "views", [(PHONE, "light"), (WIDE, "dark")], ids=str
+    "views",
+    [
+        (PHONE, "light"),
+        pytest.param((WIDE, "dark"), marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_viewers_of_the_book_have_no_faults(
     chromium, home, with_viewer, views
