@@ -15,6 +15,7 @@ import time
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from bs4 import BeautifulSoup
 from playwright.sync_api import expect
 
 from tests.extension_support import ROOT, extension
@@ -315,8 +316,13 @@ def stored(name):
                 told.append("".join(given["text"]).rstrip())
             elif "image/png" in data:
                 told.append(given["metadata"]["image/png"]["alt"])
-            else:
+            elif "text/markdown" in data:
                 told.append(plain("".join(data["text/markdown"]).strip()))
+            else:
+                page = BeautifulSoup(
+                    "".join(data["text/html"]), "html.parser"
+                )
+                told.append(page.get_text().strip())
         found.append(told)
     return found
 
@@ -419,6 +425,27 @@ def test_a_cell_is_edited_run_and_put_back(ready):
     expect(cell(ready, 2).locator(".live-says")).to_have_text(
         re.compile("Ran(\\.|: the same)")
     )
+
+
+@pytest.mark.slow
+def test_an_answer_to_an_exercise_is_judged_where_it_is_read(ready):
+    cells = ready.locator("div.cell").count()
+    number = next(
+        n
+        for n in range(1, cells + 1)
+        if "ex-attention-hand"
+        in cell(ready, n).locator("textarea").input_value()
+    )
+    for answer, said in (
+        ("[4, 3]", "Right."),
+        ("[32, 24]", "Not yet. The weights do not sum to 1"),
+    ):
+        write(ready, number, f'check("ex-attention-hand", {answer})')
+        press(ready, number)
+        state(ready, "ready")
+        verdict = output(ready, number).locator("p.verdict").text_content()
+        assert verdict.startswith(said)
+    cell(ready, number).locator(".live-reset").click()
 
 
 @pytest.mark.slow
