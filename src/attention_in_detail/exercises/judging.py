@@ -80,7 +80,7 @@ class Exercise:
     goals: tuple[int, ...]
     right: Callable[..., Any] | None = None
     mistakes: tuple[Mistake, ...] = ()
-    cases: Callable[[], Iterable[Case]] | None = None
+    cases: Callable[[], Any] | None = None
     axes: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     tolerance: float = 1e-6
