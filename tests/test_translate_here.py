@@ -195,14 +195,8 @@ def test_the_weights_are_a_file_of_the_site_under_400_kb_and_nothing_else_carrie
     )
 
 
-def test_the_served_files_translate_without_torch_and_fetch_the_weights_once(
-    tmp_path,
-):
-    """As the worker does it: the zip file of the book on the path, the weights when they are imported."""
-    files = live.of_site()
-    for name in ("book.zip", "attention_in_detail.trained.zip"):
-        (tmp_path / name).write_bytes(files[name])
-    code = """
+# What the worker does, with what the site serves in a folder.
+AS_THE_WORKER = """
 import sys, zipfile
 from pathlib import Path
 class No:
@@ -225,8 +219,17 @@ from live_translator import ready, translated
 ready()
 print(translated("677").data["word"], fetched, "torch" in sys.modules)
 """
+
+
+def test_the_served_files_translate_without_torch_and_fetch_the_weights_once(
+    tmp_path,
+):
+    """As the worker does it: the zip file of the book on the path, the weights when they are imported."""
+    files = live.of_site()
+    for name in ("book.zip", "attention_in_detail.trained.zip"):
+        (tmp_path / name).write_bytes(files[name])
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path],
+        [sys.executable, "-c", AS_THE_WORKER, tmp_path],
         capture_output=True,
         text=True,
     )
