@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import re
@@ -157,14 +158,46 @@ def solutions(chapter):
     }
 
 
+def names_in(code, *contexts):
+    """The names that a piece of code reads (ast.Load), or gives a meaning to or changes (ast.Store)."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, contexts):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef) and ast.Store in contexts:
+            found.add(node.name)
+        elif isinstance(node, ast.alias) and ast.Store in contexts:
+            found.add((node.asname or node.name).partition(".")[0])
+        # An entry of an array, or an attribute, that is given a value changes what has the name.
+        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(
+            node.ctx, contexts
+        ):
+            found |= {
+                part.id
+                for part in ast.walk(node)
+                if isinstance(part, ast.Name)
+            }
+    return found
+
+
+def cells_before(chapter, codes):
+    """The code cells of a chapter that these pieces of code rest on; a model that none of them asks is not trained."""
+    wanted = set().union(*(names_in(code, ast.Load) for code in codes))
+    chosen = []
+    for cell, kind in reversed(source(chapter)):
+        if kind == "code" and names_in(cell, ast.Store) & wanted:
+            chosen.append(cell)
+            wanted |= names_in(cell, ast.Load)
+    return chosen[::-1]
+
+
 @each_chapter
 def test_each_solution_passes_its_own_check(chapter, capsys):
-    """Run in the chapter, as a reader would: after all its cells."""
-    there: dict = {}
-    for cell, kind in source(chapter):
-        if kind == "code":
-            exec(cell, there)
+    """Run in the chapter, as a reader would: after the cells that it rests on."""
     found = solutions(chapter)
+    there: dict = {}
+    for cell in cells_before(chapter, found.values()):
+        exec(cell, there)
     judged = [one for one in exercises_of(chapter) if one.right is not None]
     assert list(found) == [one.label for one in judged]
     for one in judged:
