@@ -29,6 +29,24 @@ def test_every_extension_is_switched_on_and_explains_itself():
         assert len(extension(path.stem).__doc__) > 80
 
 
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in EXTENSIONS.glob("*.py"))
+)
+def test_what_draws_a_node_is_named_after_a_form_not_after_a_builder(name):
+    """Where one extension names the builder ``epub``, Sphinx gives that builder no node of any other's ``html``."""
+    given = []
+
+    class App:
+        def add_node(self, node, **drawn):
+            given.extend(drawn)
+
+        def __getattr__(self, other):
+            return lambda *args, **more: None
+
+    extension(name).setup(App())
+    assert set(given) <= {"html", "latex", "text", "man", "texinfo"}
+
+
 # Assets
 
 

@@ -437,7 +437,6 @@ def setup(app: Sphinx) -> dict[str, object]:
         app.add_node(
             node,
             html=(visit, None),
-            epub=(skip, None),
             latex=(skip, None),
             text=(skip, None),
             man=(skip, None),
