@@ -1,6 +1,7 @@
 import importlib
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import attention_in_detail
 import attention_in_detail.nn
+from tests.extension_support import ROOT
 from tests.support import STRICT
 
 
@@ -151,3 +153,22 @@ def test_docstrings_give_formula_errors_and_source(name):
 
 def test_the_package_is_marked_as_typed():
     assert (Path(attention_in_detail.__file__).parent / "py.typed").exists()
+
+
+def test_what_the_reference_says_can_be_imported_can():
+    """All that its first three pages list, from the package itself."""
+    text = (ROOT / "book/api.md").read_text("utf8")
+    pages = re.findall(r"^\| \{doc\}`(api/\w+)`", text, re.MULTILINE)
+    assert "first three pages" in text
+    assert len(pages) == len(list((ROOT / "book/api").glob("*.md")))
+    listed = []
+    for page in pages[:3]:
+        blocks = re.findall(
+            r"automodule:: (\S+)\n   :members:(.*)",
+            (ROOT / f"book/{page}.md").read_text("utf8"),
+        )
+        for module, names in blocks:
+            every = importlib.import_module(module).__all__
+            listed += re.findall(r"\w+", names) or every
+    assert len(listed) > 50
+    assert set(listed) <= set(attention_in_detail.__all__)
