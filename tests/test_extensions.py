@@ -29,6 +29,19 @@ def test_every_extension_is_switched_on_and_explains_itself():
         assert len(extension(path.stem).__doc__) > 80
 
 
+def test_what_opens_the_pages_below_a_page_has_a_name():
+    framed = extension("accessible_html").framed
+    page = (
+        '<li><a class="reference internal" href="api.html">API reference</a><details{}><summary{}>'
+        '<span class="toctree-toggle" role="presentation"></span></summary></details></li>'
+    )
+    for state in ("", ' open="open"'):
+        before = page.format(state, "")
+        named = page.format(state, ' aria-label="Pages of API reference"')
+        assert framed(before) == named
+        assert framed(named) == named
+
+
 @pytest.mark.parametrize(
     "name", sorted(path.stem for path in EXTENSIONS.glob("*.py"))
 )

@@ -28,6 +28,10 @@ MENDS = [
 # The title and the search stand at the side, in no part of the page that a screen reader could name or jump to.
 SIDE = 'class="sidebar-primary-items__start sidebar-primary__section"'
 FRAME = [(f"<div {SIDE}>", f'<div {SIDE} role="region" aria-label="Book">')]
+# What opens the list of the pages below a page has an arrow, and no name.
+OPENS = re.compile(
+    r"(<a [^>]*>([^<]*)</a><details[^>]*><summary)(><span class=\"toctree-toggle)"
+)
 
 
 def flat(signature: re.Match[str]) -> str:
@@ -54,13 +58,18 @@ def mend(
         context["body"] = mended(context["body"])
 
 
+def framed(page: str) -> str:
+    for wrong, right in FRAME:
+        page = page.replace(wrong, right)
+    return OPENS.sub(r'\1 aria-label="Pages of \2"\3', page)
+
+
 def finish(app: Sphinx, failure: Exception | None) -> None:
     if failure is not None or app.builder.format != "html":
         return
     for path in Path(app.outdir).rglob("*.html"):
         page = before = path.read_text("utf8")
-        for wrong, right in FRAME:
-            page = page.replace(wrong, right)
+        page = framed(page)
         if page != before:
             path.write_text(page, "utf8")
 
