@@ -63,7 +63,7 @@ def printed(page):
         name
         if name in USUAL
         else pytest.param(name, marks=pytest.mark.slow)
-        for name in (*CHAPTERS, "book/symbols", "book/api")
+        for name in (*CHAPTERS, "book/symbols", "book/api/layers")
     ],
 )
 def test_nothing_is_cut_and_nothing_is_there_for_a_screen(
