@@ -235,6 +235,9 @@ DATA = [
     ("05_multi_head", "X", "multi_head", "TOKENS"),
     ("07_cross_attention", "keys", "cross_attention", "KEYS"),
     ("07_cross_attention", "values", "cross_attention", "VALUES"),
+    ("11_masks", "queries", "mask", "QUERIES"),
+    ("11_masks", "keys", "mask", "KEYS"),
+    ("11_masks", "values", "mask", "VALUES"),
 ]
 
 
@@ -324,6 +327,15 @@ W = ASKED.right()
 )
 def test_what_is_wrong_with_numbers_is_said(answer, words):
     assert re.search(words, told(answer))
+
+
+def test_true_and_false_are_numbers_too():
+    mask = np.tri(3, dtype=bool)
+    asked = Exercise("ex-mask", "implement", (1,), lambda: mask)
+    assert judge(asked, mask)
+    assert judge(asked, mask.astype(int))
+    assert "in another order along axis 0" in told(mask[::-1], asked)
+    assert "3 of 9 entries are not right" in told(mask | True, asked)
 
 
 @pytest.mark.parametrize(
