@@ -238,6 +238,7 @@ DATA = [
     ("11_masks", "queries", "mask", "QUERIES"),
     ("11_masks", "keys", "mask", "KEYS"),
     ("11_masks", "values", "mask", "VALUES"),
+    ("12_real_heads", "A", "real", "THREE_TOKENS"),
 ]
 
 

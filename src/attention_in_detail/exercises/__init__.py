@@ -41,6 +41,7 @@ CHAPTERS = {
     "06_parallelism": "parallel",
     "07_cross_attention": "cross_attention",
     "11_masks": "mask",
+    "12_real_heads": "real",
 }
 
 
