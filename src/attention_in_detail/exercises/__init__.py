@@ -42,6 +42,7 @@ CHAPTERS = {
     "07_cross_attention": "cross_attention",
     "11_masks": "mask",
     "12_real_heads": "real",
+    "13_real_translator": "translator",
 }
 
 
