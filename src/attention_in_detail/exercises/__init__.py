@@ -43,6 +43,7 @@ CHAPTERS = {
     "11_masks": "mask",
     "12_real_heads": "real",
     "13_real_translator": "translator",
+    "14_end_to_end": "end_to_end",
 }
 
 
