@@ -239,6 +239,7 @@ DATA = [
     ("11_masks", "keys", "mask", "KEYS"),
     ("11_masks", "values", "mask", "VALUES"),
     ("12_real_heads", "A", "real", "THREE_TOKENS"),
+    ("21_direction", "X", "direction", "TOKENS"),
 ]
 
 

@@ -44,6 +44,7 @@ CHAPTERS = {
     "12_real_heads": "real",
     "13_real_translator": "translator",
     "14_end_to_end": "end_to_end",
+    "21_direction": "direction",
 }
 
 
