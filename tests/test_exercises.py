@@ -23,6 +23,7 @@ from attention_in_detail.exercises import (
     cross_attention,
     exercises_of,
     multi_head,
+    routing,
 )
 from attention_in_detail.exercises.judging import (
     NO_ANSWER,
@@ -268,6 +269,13 @@ def test_the_parameters_and_questions_are_those_of_the_chapters():
     there = after_first_cells("05_multi_head", "by_hand")["by_hand"]
     for name, array in there.arrays().items():
         assert np.array_equal(array, getattr(multi_head.BY_HAND, name))
+    there = after_first_cells("22_routing", "first")
+    for name, ours in (
+        ("first", routing.FIRST),
+        ("second", routing.SECOND),
+    ):
+        for key, array in there[name].arrays().items():
+            assert np.array_equal(array, getattr(ours, key))
     there = after_first_cells("07_cross_attention", "queries")
     rows = [there["french"].index(word) for word in ("rouge", "de")]
     assert np.array_equal(there["queries"][rows], cross_attention.QUERIES)

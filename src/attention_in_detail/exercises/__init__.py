@@ -45,6 +45,7 @@ CHAPTERS = {
     "13_real_translator": "translator",
     "14_end_to_end": "end_to_end",
     "21_direction": "direction",
+    "22_routing": "routing",
 }
 
 
