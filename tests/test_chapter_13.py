@@ -58,7 +58,7 @@ def test_sentences_and_sizes():
 
 
 def test_each_decimal_of_the_text_is_one_that_a_cell_prints():
-    in_solutions = [".85", ".03", ".02", ".84"]  # tested below
+    in_solutions = [".85", ".03", ".02", ".84", ".924", "2.5"]  # below
     computed = [f"{np.log(2):.2f}", *in_solutions]
     assert not not_printed("13_real_translator", computed)
 
@@ -271,6 +271,28 @@ def test_exercise_mass_by_hand():
     assert pattern_mass(weights, P) == 5 / 8
     assert pattern_mass(weights, before) == 1 / 2
     assert uniform_mass(P) == uniform_mass(before) == 1 / 2
+
+
+def test_exercise_drop_by_hand():
+    factors = np.array([1 / 2, 1 / 4, 1 / 2]) / [1 / 4, 1 / 4, 1 / 16]
+    assert factors.tolist() == [2, 1, 8]
+    drop = np.log(factors).mean()
+    assert drop == pytest.approx(4 / 3 * np.log(2))
+    assert (round(drop, 3), round(np.exp(drop), 1)) == (0.924, 2.5)
+
+
+def test_exercise_a_negative_state_is_not_forgotten():
+    unit = SSRUParameters(
+        np.ones((1, 1)), np.zeros((1, 1)), np.array([np.log(3)])
+    )
+    y, _ = ssru(unit, np.array([[32.0], [0], [-32], [64]]))
+    assert np.allclose(y[:, 0], [8, 6, 0, 107 / 8], rtol=0, atol=1e-12)
+
+
+def test_exercise_at_the_end_l1h0_has_the_smallest_largest_weight():
+    for kept in KEPT:
+        largest = kept.weights[1, :, -1].max(-1)
+        assert largest.argmin() == 0
 
 
 def test_exercise_twice_the_same_words():

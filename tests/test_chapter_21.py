@@ -185,6 +185,49 @@ def test_exercise_bias_of_the_keys_keeps_the_balance():
     assert_near(pi @ A, pi)
 
 
+def test_exercise_what_can_look_one_step_back_and_what_cannot():
+    """The logarithms of previous over next, summed over the rows, are bounded where the page says no."""
+    x, W, _ = random_head(4, T=40)
+    rng = np.random.default_rng(4)
+    b = rng.uniform(-10, 10, 40)
+    i = np.arange(40)
+    rows = i[1:-1]
+
+    def summed(W_K, bias):
+        A = attention_weights(x @ W, x @ W_K, bias=bias)
+        return np.log(A[rows, rows - 1] / A[rows, rows + 1]).sum()
+
+    for W_K, sign in ((W, 1), (-W, -1)):
+        Z = sign * scores(x @ W, x @ W)
+        ends = Z[1, 0] - Z[39, 38]
+        assert_near(summed(W_K, None), ends, 1e-9)
+        biased = summed(W_K, np.tile(b, (40, 1)))
+        assert_near(biased, ends + b[0] + b[1] - b[38] - b[39], 1e-9)
+    lag = np.log(10) * (i[:, None] - i[None, :] == 1)
+    A = attention_weights(0 * x @ W, 0 * x @ W, bias=lag)
+    assert_near(A[rows, rows - 1] / A[rows, rows + 1], 10, 1e-9)
+    ring = np.stack([np.sin(i), np.cos(i)], axis=1)
+    turn = np.array([[np.cos(1), np.sin(1)], [-np.sin(1), np.cos(1)]])
+    Z = 10 * ring @ turn @ ring.T
+    assert abs(Z).max() <= 10 + 1e-9
+    assert (Z[rows, rows - 1] - Z[rows, rows + 1] > np.log(10)).all()
+
+
+def test_exercise_nearly_every_real_head_is_below_what_chance_gives():
+    drawn = [
+        skew_share(
+            score_form(
+                *np.random.default_rng(seed).standard_normal((2, 384, 32))
+            )
+        )
+        for seed in range(20)
+    ]
+    assert round(min(drawn), 3) == 0.493
+    real = np.array(experiment("direction").more["minilm_heads"])
+    assert (real < min(drawn)).sum() == 70
+    assert round(16 * np.log(4), 2) == 22.18
+
+
 def test_exercise_a_symmetric_form_without_sharing():
     _, W, _ = random_head(3)
     G = np.random.default_rng(1).standard_normal((16, 16))

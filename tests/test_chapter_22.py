@@ -19,6 +19,7 @@ from attention_in_detail import (
     scores,
     self_attention,
 )
+from attention_in_detail.exercises.routing import FIRST, SECOND
 from attention_in_detail.insights.results import experiment
 from attention_in_detail.insights.routing import (
     SIGNS,
@@ -136,6 +137,18 @@ def test_another_gauge_gives_the_same_output():
     q, x = change_gauge(p, G, F), rng.standard_normal((5, 8))
     assert not np.allclose(p.W_Q, q.W_Q)
     assert_near(self_attention(p, x), self_attention(q, x))
+
+
+def test_exercise_a_token_in_front_that_no_one_asks_for_cures_the_first_place():
+    def answer(tokens):
+        rows = np.stack([WORDS[t] for t in tokens]) + np.eye(10)[3:7]
+        rows = rows + self_attention(FIRST, rows, mask=causal_mask(4))
+        return self_attention(SECOND, rows, mask=causal_mask(4))[-1]
+
+    a, b, c, nothing = range(4)
+    WORDS = np.concatenate([np.eye(10)[:3], np.zeros((1, 10))])
+    assert_near(answer([a, b, c, a]), [1 / 2, 1 / 2, 0], 1e-9)
+    assert_near(answer([nothing, a, b, a]), [0, 1, 0], 1e-9)
 
 
 def test_exercise_virtual_head():

@@ -23,6 +23,7 @@ from attention_in_detail.exercises import (
     cross_attention,
     exercises_of,
     multi_head,
+    routing,
 )
 from attention_in_detail.exercises.judging import (
     NO_ANSWER,
@@ -235,6 +236,11 @@ DATA = [
     ("05_multi_head", "X", "multi_head", "TOKENS"),
     ("07_cross_attention", "keys", "cross_attention", "KEYS"),
     ("07_cross_attention", "values", "cross_attention", "VALUES"),
+    ("11_masks", "queries", "mask", "QUERIES"),
+    ("11_masks", "keys", "mask", "KEYS"),
+    ("11_masks", "values", "mask", "VALUES"),
+    ("12_real_heads", "A", "real", "THREE_TOKENS"),
+    ("21_direction", "X", "direction", "TOKENS"),
 ]
 
 
@@ -263,6 +269,13 @@ def test_the_parameters_and_questions_are_those_of_the_chapters():
     there = after_first_cells("05_multi_head", "by_hand")["by_hand"]
     for name, array in there.arrays().items():
         assert np.array_equal(array, getattr(multi_head.BY_HAND, name))
+    there = after_first_cells("22_routing", "first")
+    for name, ours in (
+        ("first", routing.FIRST),
+        ("second", routing.SECOND),
+    ):
+        for key, array in there[name].arrays().items():
+            assert np.array_equal(array, getattr(ours, key))
     there = after_first_cells("07_cross_attention", "queries")
     rows = [there["french"].index(word) for word in ("rouge", "de")]
     assert np.array_equal(there["queries"][rows], cross_attention.QUERIES)
@@ -324,6 +337,15 @@ W = ASKED.right()
 )
 def test_what_is_wrong_with_numbers_is_said(answer, words):
     assert re.search(words, told(answer))
+
+
+def test_true_and_false_are_numbers_too():
+    mask = np.tri(3, dtype=bool)
+    asked = Exercise("ex-mask", "implement", (1,), lambda: mask)
+    assert judge(asked, mask)
+    assert judge(asked, mask.astype(int))
+    assert "in another order along axis 0" in told(mask[::-1], asked)
+    assert "3 of 9 entries are not right" in told(mask | True, asked)
 
 
 @pytest.mark.parametrize(

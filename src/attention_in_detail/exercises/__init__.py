@@ -40,6 +40,12 @@ CHAPTERS = {
     "05_multi_head": "multi_head",
     "06_parallelism": "parallel",
     "07_cross_attention": "cross_attention",
+    "11_masks": "mask",
+    "12_real_heads": "real",
+    "13_real_translator": "translator",
+    "14_end_to_end": "end_to_end",
+    "21_direction": "direction",
+    "22_routing": "routing",
 }
 
 
