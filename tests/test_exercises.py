@@ -235,6 +235,8 @@ DATA = [
     ("05_multi_head", "X", "multi_head", "TOKENS"),
     ("07_cross_attention", "keys", "cross_attention", "KEYS"),
     ("07_cross_attention", "values", "cross_attention", "VALUES"),
+    ("26_fast_weights", "keys", "fast", "KEYS"),
+    ("26_fast_weights", "values", "fast", "VALUES"),
 ]
 
 
