@@ -237,6 +237,7 @@ DATA = [
     ("07_cross_attention", "values", "cross_attention", "VALUES"),
     ("26_fast_weights", "keys", "fast", "KEYS"),
     ("26_fast_weights", "values", "fast", "VALUES"),
+    ("27_rank_collapse", "start", "collapse", "START"),
 ]
 
 

@@ -41,6 +41,7 @@ CHAPTERS = {
     "06_parallelism": "parallel",
     "07_cross_attention": "cross_attention",
     "26_fast_weights": "fast",
+    "27_rank_collapse": "collapse",
 }
 
 
