@@ -44,6 +44,7 @@ CHAPTERS = {
     "25_low_rank": "rank",
     "26_fast_weights": "fast",
     "27_rank_collapse": "collapse",
+    "28_layer_norm": "transfer",
 }
 
 
