@@ -40,6 +40,7 @@ CHAPTERS = {
     "05_multi_head": "multi_head",
     "06_parallelism": "parallel",
     "07_cross_attention": "cross_attention",
+    "23_pruning": "pruning",
     "24_shared_projections": "shared",
     "25_low_rank": "rank",
     "26_fast_weights": "fast",
