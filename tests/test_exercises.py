@@ -241,6 +241,9 @@ DATA = [
     ("11_masks", "values", "mask", "VALUES"),
     ("12_real_heads", "A", "real", "THREE_TOKENS"),
     ("21_direction", "X", "direction", "TOKENS"),
+    ("26_fast_weights", "keys", "fast", "KEYS"),
+    ("26_fast_weights", "values", "fast", "VALUES"),
+    ("27_rank_collapse", "start", "collapse", "START"),
 ]
 
 

@@ -46,6 +46,12 @@ CHAPTERS = {
     "14_end_to_end": "end_to_end",
     "21_direction": "direction",
     "22_routing": "routing",
+    "23_pruning": "pruning",
+    "24_shared_projections": "shared",
+    "25_low_rank": "rank",
+    "26_fast_weights": "fast",
+    "27_rank_collapse": "collapse",
+    "28_layer_norm": "transfer",
 }
 
 
