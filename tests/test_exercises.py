@@ -235,6 +235,9 @@ DATA = [
     ("05_multi_head", "X", "multi_head", "TOKENS"),
     ("07_cross_attention", "keys", "cross_attention", "KEYS"),
     ("07_cross_attention", "values", "cross_attention", "VALUES"),
+    ("31_backward", "queries", "backward", "QUERIES"),
+    ("31_backward", "keys", "backward", "KEYS"),
+    ("31_backward", "values", "backward", "VALUES"),
 ]
 
 
