@@ -238,6 +238,8 @@ DATA = [
     ("31_backward", "queries", "backward", "QUERIES"),
     ("31_backward", "keys", "backward", "KEYS"),
     ("31_backward", "values", "backward", "VALUES"),
+    ("32_linear_memory", "z3", "linear", "THREE"),
+    ("32_linear_memory", "v3", "linear", "MARKS"),
 ]
 
 

@@ -41,6 +41,7 @@ CHAPTERS = {
     "06_parallelism": "parallel",
     "07_cross_attention": "cross_attention",
     "31_backward": "backward",
+    "32_linear_memory": "linear",
 }
 
 
