@@ -43,6 +43,7 @@ CHAPTERS = {
     "31_backward": "backward",
     "32_linear_memory": "linear",
     "34_speed": "speed",
+    "91_classic_bugs": "bugs",
 }
 
 
