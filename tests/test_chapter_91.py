@@ -21,6 +21,7 @@ from attention_in_detail import (
     scores,
     softmax,
 )
+from attention_in_detail.exercises.bugs import FLAWS, SYMPTOMS
 from attention_in_detail.nn import MultiHeadAttention
 from attention_in_detail.planting import planted
 from tests.classic_bugs import BUGS, GUARDS
@@ -209,6 +210,22 @@ def test_the_guard_of_the_softmax_hides_the_wrong_constant_in_half_precision():
             assert (wide == 0.25).all()
     assert (given["one"] == 0).all()
     assert given["both"].isnan().all()
+
+
+def test_the_symptoms_of_the_exercise_are_those_of_its_bugs():
+    told = [
+        (2.5, 1),
+        (0, 2.5),
+        ([1 / 5, 4 / 5], [1 / 3, 2 / 3]),
+        (1.5, 3.5),
+        ([[1, 2, 5, 6], [3, 4, 7, 8]], [[1, 2, 3, 4], [5, 6, 7, 8]]),
+        (0, np.nan),
+    ]
+    for (call, word), (right, wrong) in zip(SYMPTOMS, told, strict=True):
+        assert_close(call(), np.array(right))
+        with FLAWS[word], np.errstate(invalid="ignore"):
+            seen = np.asarray(call())
+        assert np.allclose(seen, wrong, equal_nan=True)
 
 
 def test_ex_bugs_own():

@@ -244,6 +244,11 @@ DATA = [
     ("26_fast_weights", "keys", "fast", "KEYS"),
     ("26_fast_weights", "values", "fast", "VALUES"),
     ("27_rank_collapse", "start", "collapse", "START"),
+    ("31_backward", "queries", "backward", "QUERIES"),
+    ("31_backward", "keys", "backward", "KEYS"),
+    ("31_backward", "values", "backward", "VALUES"),
+    ("32_linear_memory", "z3", "linear", "THREE"),
+    ("32_linear_memory", "v3", "linear", "MARKS"),
 ]
 
 
