@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DECKS, PAGES, INTO = "slides", "_build/html", "_build/course/slides"
 OWN = ("slides.css", "slides.js")
 
-# A listing of more lines stands beside the points.
-TALL = 14
+# A listing of more lines than this is long.
+LONG = 22
 # What a deck may bring of its chapter, and what a teacher is told.
 SHOWN = ("show", "source", "cell", "input", "output", "table", "task")
 NOTES = {
@@ -53,6 +53,7 @@ PART = {
 TABLE = re.compile(r'<table class="[^"]*">')
 GOALS = re.compile(r'<div class="objectives admonition">')
 HINT = re.compile(r'<div class="dropdown hint admonition">')
+CAPTION = re.compile(r"<figcaption>(.*?)</figcaption>", re.DOTALL)
 HEADING = re.compile(r"<h1>(.*?)</h1>", re.DOTALL)
 STYLE = re.compile(
     r'<link (?=[^>]*\brel="stylesheet")[^>]*\bhref="\.\./([^"?]+)[^"]*"[^>]*>'
@@ -168,9 +169,7 @@ def read_deck(path: Path) -> Deck:
 
 def decks(root: Path = ROOT) -> list[Deck]:
     """All decks, in the order of the chapters."""
-    return [
-        read_deck(path) for path in sorted((root / DECKS).glob("*.md"))
-    ]
+    return [read_deck(path) for path in sorted((root / DECKS).glob("*.md"))]
 
 
 # ---- the page of a chapter ----
@@ -354,9 +353,7 @@ def notes_of(
             yield NOTES["hint"], tidied(hint)
 
 
-def written(
-    deck: Deck, chapter: Chapter, slide: Slide, number: int
-) -> str:
+def written(deck: Deck, chapter: Chapter, slide: Slide, number: int) -> str:
     pieces = []
     for kind, name, line in slide.shown:
         try:
@@ -375,24 +372,30 @@ def written(
     else:
         title = f"<h2>{words(slide.title)}</h2>"
         points = f"<ul>{points}</ul>" if points else ""
-    # A tall thing stands beside the points, a flat one below.
-    tall = any(
-        "<figure" in one or "<pre" in one and one.count("\n") > TALL
-        for one in pieces
-    )
-    beside = (
-        " beside"
-        if tall and len(slide.points) > 1 and len(pieces) == 1
+    # One figure, or one long listing, stands beside the points.
+    [alone] = pieces if len(pieces) == 1 else [""]
+    long = "<pre" in alone and alone.count("\n") > LONG
+    tall = "<figure" in alone or long and len(slide.points) > 1
+    beside = " beside" if tall and slide.points else ""
+    # There its caption makes room for it, and stands below the points.
+    caption = CAPTION.search(pieces[0]) if beside else None
+    if caption:
+        pieces = [CAPTION.sub("", pieces[0])]
+    aside = f'<div class="caption">{caption[1]}</div>' if caption else ""
+    shown = "".join(f'<div class="piece">{one}</div>' for one in pieces)
+    # A figure has the right half beside the one other thing.
+    pair = (
+        " pair"
+        if len(pieces) == 2 and sum("<figure" in one for one in pieces) == 1
         else ""
     )
-    shown = "".join(f'<div class="piece">{one}</div>' for one in pieces)
     notes = "".join(
         f'<div class="note"><p class="kind">{kind}</p><div>{text}</div></div>'
         for kind, text in notes_of(deck, chapter, slide)
     )
     return f"""<section class="slide{" opening" if number == 1 else ""}" id="{number}" aria-label="Slide {number} of {len(deck.slides)}">
 {title}
-<div class="body{beside}">{points and f'<div class="points">{points}</div>'}{shown and f'<div class="shown">{shown}</div>'}</div>
+<div class="body{beside}">{points and f'<div class="points">{points}</div>'}{shown and f'<div class="shown{pair}">{shown}</div>'}{aside}</div>
 <details class="notes"><summary>Notes for slide {number}, {slide.minutes} min</summary>
 {notes}</details>
 </section>"""
@@ -472,7 +475,9 @@ def index(
             for deck, chapter in [made[name]]
         )
         if rows:
-            text.append(f"<h2>{html.escape(caption)}</h2>\n<ul>\n{rows}</ul>")
+            text.append(
+                f"<h2>{html.escape(caption)}</h2>\n<ul>\n{rows}</ul>"
+            )
     listed = "\n".join(text)
     return f"""{head("Slides: Attention in Detail", styles)}<body class="index"><main class="bd-article">
 <h1>Slides</h1>

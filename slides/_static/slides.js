@@ -22,6 +22,11 @@
   function over(slide) {
     const body = slide.querySelector(".body"), edge = body.getBoundingClientRect();
     if (body.scrollHeight > body.clientHeight + 1) return true;
+    // The number of an equation stands beside it, not on it.
+    for (const number of body.querySelectorAll(".eqno")) {
+      const own = number.getBoundingClientRect(), set = number.parentElement.querySelector("mjx-math").getBoundingClientRect();
+      if (own.left < set.right + 8 && own.top < set.bottom && own.bottom > set.top) return true;
+    }
     return [...body.querySelectorAll(".points, .shown, .piece, .piece > *, pre, table, mjx-math, img")].some((part) => {
       const box = part.getBoundingClientRect();
       if (!box.width) return false;
