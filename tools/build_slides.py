@@ -375,7 +375,7 @@ def written(deck: Deck, chapter: Chapter, slide: Slide, number: int) -> str:
     # One figure, or one long listing, stands beside the points.
     [alone] = pieces if len(pieces) == 1 else [""]
     long = "<pre" in alone and alone.count("\n") > LONG
-    tall = "<figure" in alone or long and len(slide.points) > 1
+    tall = "<figure" in alone or (long and len(slide.points) > 1)
     beside = " beside" if tall and slide.points else ""
     # There its caption makes room for it, and stands below the points.
     caption = CAPTION.search(pieces[0]) if beside else None
@@ -393,9 +393,16 @@ def written(deck: Deck, chapter: Chapter, slide: Slide, number: int) -> str:
         f'<div class="note"><p class="kind">{kind}</p><div>{text}</div></div>'
         for kind, text in notes_of(deck, chapter, slide)
     )
-    return f"""<section class="slide{" opening" if number == 1 else ""}" id="{number}" aria-label="Slide {number} of {len(deck.slides)}">
+    body = (
+        (points and f'<div class="points">{points}</div>')
+        + (shown and f'<div class="shown{pair}">{shown}</div>')
+        + aside
+    )
+    opening = " opening" if number == 1 else ""
+    place = f"Slide {number} of {len(deck.slides)}"
+    return f"""<section class="slide{opening}" id="{number}" aria-label="{place}" data-minutes="{slide.minutes}">
 {title}
-<div class="body{beside}">{points and f'<div class="points">{points}</div>'}{shown and f'<div class="shown{pair}">{shown}</div>'}{aside}</div>
+<div class="body{beside}">{body}</div>
 <details class="notes"><summary>Notes for slide {number}, {slide.minutes} min</summary>
 {notes}</details>
 </section>"""
@@ -468,12 +475,13 @@ def index(
 ) -> str:
     text = []
     for caption, names in parts(root):
-        rows = "".join(
-            f'<li><a href="{name}.html">{plain(chapter.title)}</a> <span>{len(deck.slides)} slides, {deck.minutes} minutes</span></li>\n'
-            for name in names
-            if name in made
-            for deck, chapter in [made[name]]
-        )
+        rows = ""
+        for name in names:
+            if name in made:
+                deck, chapter = made[name]
+                size = f"{len(deck.slides)} slides, {deck.minutes} minutes"
+                link = f'<a href="{name}.html">{plain(chapter.title)}</a>'
+                rows += f"<li>{link} <span>{size}</span></li>\n"
         if rows:
             text.append(
                 f"<h2>{html.escape(caption)}</h2>\n<ul>\n{rows}</ul>"
@@ -481,9 +489,9 @@ def index(
     listed = "\n".join(text)
     return f"""{head("Slides: Attention in Detail", styles)}<body class="index"><main class="bd-article">
 <h1>Slides</h1>
-<p>One deck a chapter, made from its page: its formulas, its figures, its code. Arrow keys turn the slides, <kbd>S</kbd> opens the
-notes for who speaks in a window of their own, <kbd>O</kbd> shows all slides, <kbd>T</kbd> changes from light to dark. Printed, a slide is a page.
-On a phone the slides follow one another, each with its notes.</p>
+<p>One deck a chapter, made from its page: its formulas, its figures, its code. Arrow keys turn the slides. <kbd>S</kbd> opens
+the notes for who speaks in a window of their own, <kbd>O</kbd> shows all slides, <kbd>T</kbd> changes from light to
+dark. Printed, a slide is a page. On a phone the slides follow one another, each with its notes.</p>
 {listed}
 </main></body>
 </html>

@@ -17,6 +17,7 @@
   let shown;
   addEventListener("beforeprint", () => { shown = root.dataset.theme; theme("light"); });
   addEventListener("afterprint", () => theme(shown));
+  if (!slides.length) return;
 
   // ---- no slide has more than fits: the letters become smaller until it does ----
   function over(slide) {
@@ -49,7 +50,8 @@
   // ---- one slide at a time ----
   const count = () => began && Math.floor((Date.now() - began) / 60000);
   function tell() {
-    const minutes = speaks ? `, ${count() ?? 0} min gone` : "";
+    const planned = slides.slice(0, at + 1).reduce((sum, slide) => sum + Number(slide.dataset.minutes), 0);
+    const minutes = speaks ? `, ${count() ?? 0} min gone, ${planned} planned to its end` : "";
     place.textContent = `Slide ${at + 1} of ${slides.length}${minutes}`;
   }
   function show(next, pass = true) {
