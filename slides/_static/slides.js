@@ -69,9 +69,13 @@
     root.classList.toggle("stage", !speaks && room.matches && !root.classList.contains("read"));
     if (!root.classList.contains("stage")) root.classList.remove("overview");
     for (const notes of document.querySelectorAll(".notes")) notes.open = speaks || root.classList.contains("read");
-    for (const box of document.querySelectorAll(".table-box, mjx-container[display='true']")) {
-      if (box.scrollWidth > box.clientWidth + 1 && !root.classList.contains("stage")) box.tabIndex = 0;
-      else box.removeAttribute("tabindex");
+    // A formula that is a little too wide for a phone is set smaller; one that still hides a part can be scrolled by keys.
+    for (const box of document.querySelectorAll(".table-box, .pst-scrollable-table-container, mjx-container[display='true']")) {
+      box.style.removeProperty("--share");
+      box.removeAttribute("tabindex");
+      if (root.classList.contains("stage")) continue;
+      if (box.scrollWidth > box.clientWidth) box.style.setProperty("--share", Math.max(0.6, (0.98 * box.clientWidth) / box.scrollWidth));
+      if (box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
     }
   }
   const deeds = {
