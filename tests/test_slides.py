@@ -220,3 +220,35 @@ def test_a_name_that_is_no_deck_is_told_with_those_that_are(tmp_path):
         build_slides.DeckError, match="no deck 03; there are: 02_thing"
     ):
         build_slides.build(folder, folder / "site", tmp_path / "o", ["03"])
+
+
+def test_the_command_says_in_one_line_what_is_wrong(
+    tmp_path, monkeypatch, capsys
+):
+    folder = deck_in(tmp_path, DECK.format(shown="show: fig-other"))
+    monkeypatch.setattr(build_slides, "ROOT", folder)
+    arguments = ["--pages", f"{folder}/site", "--into", f"{folder}/out"]
+    monkeypatch.setattr("sys.argv", ["build_slides.py", *arguments])
+    assert build_slides.main() == 1
+    told = capsys.readouterr()
+    assert re.fullmatch(
+        r"make: the slides were not built: slides/02_thing\.md, line 7: .*\n",
+        told.err,
+    )
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    folder = deck_in(tmp_path, DECK.format(shown=""))
+    with pytest.raises(
+        build_slides.DeckError, match="has other things than slides"
+    ):
+        build_slides.build(folder, folder / "site", folder / "slides", [])
+    assert (folder / "slides/02_thing.md").is_file()
+
+
+def test_a_deck_of_an_earlier_build_goes(tmp_path):
+    folder = deck_in(tmp_path, DECK.format(shown=""))
+    built(folder)
+    (folder / "out/03_gone.html").write_text("", "utf8")
+    assert "A thing" in built(folder)
+    assert not (folder / "out/03_gone.html").exists()

@@ -513,6 +513,17 @@ def needed(site: Path, page: str, styles: list[str]) -> set[str]:
     return found
 
 
+def cleared(into: Path) -> None:
+    """Remove the decks of an earlier build, and nothing that is not one."""
+    made = into / "index.html"
+    if made.is_file() and '<body class="index">' in made.read_text("utf8"):
+        shutil.rmtree(into)
+    elif into.exists() and any(into.iterdir()):
+        raise DeckError(
+            f"{into} has other things than slides; name another folder, or empty it"
+        )
+
+
 def build(root: Path, site: Path, into: Path, names: list[str]) -> int:
     """Build decks, all of them where none is named; return how many slides they have."""
     known = {path.stem: path for path in (root / DECKS).glob("*.md")}
@@ -522,7 +533,7 @@ def build(root: Path, site: Path, into: Path, names: list[str]) -> int:
                 f"there is no deck {name}; there are: {', '.join(sorted(known))}"
             )
     if not names:
-        shutil.rmtree(into, ignore_errors=True)
+        cleared(into)
     made, files, number = {}, {"_static/favicon.svg"}, 0
     (into / "_static").mkdir(parents=True, exist_ok=True)
     styles: list[str] = []
