@@ -251,7 +251,16 @@ def built(tmp_path):
                 parents=True, exist_ok=True
             )
             (tmp_path / "source" / name).write_text(content, "utf8")
-        options = ["-b", builder, "-q", "-W", "-n", "-d", tmp_path / "read"]
+        options = [
+            "-b",
+            builder,
+            "-q",
+            "-W",
+            "--keep-going",
+            "-n",
+            "-d",
+            tmp_path / "read",
+        ]
         places = [tmp_path / "source", tmp_path / "out"]
         done = subprocess.run(
             [sys.executable, "-m", "sphinx", *options, *places],
