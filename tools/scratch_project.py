@@ -12,11 +12,15 @@ import sys
 import textwrap
 from pathlib import Path
 
+import yaml
+
 from attention_in_detail.project import NUMBERS, STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "_build/course/project"
 FILE = "my_attention.py"
+
+TITLE = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))["title"]
 
 BEGINNING = f"""\
 # From an empty file
@@ -26,7 +30,7 @@ translator of number words runs on your functions, and writes German.
 
 ## Begin
 
-You need Python 3.11 or newer and the package of the book *Attention in Detail*. In a copy of the book's repository:
+You need Python 3.11 or newer and the package of the book *{TITLE}*. In a copy of the book's repository:
 
     pip install .
 
