@@ -235,8 +235,9 @@ def describe(
 def _named_axes(
     number: int, axes: tuple[str, ...]
 ) -> list[tuple[int, str]]:
-    if len(axes) == number:
-        return list(enumerate(axes))
+    if axes and len(axes) <= number:
+        batch = [f"batch axis {n}" for n in range(number - len(axes))]
+        return list(enumerate([*batch, *axes]))
     return [(n, f"axis {n}") for n in range(number)]
 
 

@@ -441,6 +441,15 @@ BLEND = _asked(
         "These are the weights. The last step is missing: a blend of the rows of the values.",
     ),
     (
+        _blend_but(
+            lambda Q, K, V, mask, bias: (
+                np.swapaxes(V, -1, -2)
+                @ attention_weights(Q, K, mask=mask, bias=bias)
+            )
+        ),
+        "The product is the wrong way round: each row of weights is to meet the columns of the values.",
+    ),
+    (
         _blend_but(_transposed),
         "The weights are transposed before the product: their columns, one for each key, are to meet the rows of the values.",
     ),
@@ -450,14 +459,28 @@ BLEND = _asked(
 # ---- heads ---------------------------------------------------------------------------
 
 
+def _heads_in_front(x: Any, heads: int) -> Any:
+    """The head axis is the first one, and the batch comes after it."""
+    return np.array(np.split(x, heads, axis=-1))
+
+
 def _split_exercise() -> Exercise:
-    """That of the chapter, as it is."""
+    """That of the chapter, with one more mistake."""
     [found] = [
         one
         for one in exercises_of("05_multi_head")
         if one.label == "ex-multi-head-split"
     ]
-    return replace(found, label="project-split-heads", goals=())
+    in_front = Mistake(
+        _heads_in_front,
+        "Right without a batch. With one, the heads stand in front of it: their axis belongs directly before the positions.",
+    )
+    return replace(
+        found,
+        label="project-split-heads",
+        goals=(),
+        mistakes=(*found.mistakes, in_front),
+    )
 
 
 def _merge_cases() -> Iterator[Case]:
@@ -506,6 +529,10 @@ MERGE = _asked(
     (
         _first_axes,
         "Right without a batch. With one, axes counted from the front are others: count from the back.",
+    ),
+    (
+        lambda x: np.concatenate(x, axis=-1),
+        "Right without a batch. With one, its entries are put side by side: the heads are no longer the first axis.",
     ),
     (
         lambda x: np.swapaxes(x, -3, -2),
