@@ -559,8 +559,43 @@ def rows(text):
     ]
 
 
+def spelled(number):
+    return "".join(german_words(number))
+
+
+BELOW_THOUSAND = {spelled(n): n for n in range(1000)}
+THOUSANDS = {spelled(1000 * n): 1000 * n for n in range(1, 1000)}
+
+
+def number_of(word):
+    """The number that a German word is; None where it is none."""
+    head, thousand, tail = word.partition("tausend")
+    if not thousand:
+        return BELOW_THOUSAND.get(word)
+    large, small = THOUSANDS.get(head + thousand), BELOW_THOUSAND.get(tail)
+    if large is None or (tail and not small):
+        return None
+    return large + (small or 0)
+
+
+def test_german_words_are_read_as_numbers():
+    for number in (0, 1, 21, 1000, 1001, 21_016, 999_999):
+        assert number_of(spelled(number)) == number
+    for word in (
+        "",
+        "undzwanzig",
+        "tausend",
+        "tausendeins",
+        "eintausendnull",
+    ):
+        assert number_of(word) is None
+
+
 def shown(word, number):
-    return "right" if word == "".join(german_words(number)) else f"*{word}*"
+    found = number_of(word)
+    if found == number:
+        return "right"
+    return "no number" if found is None else f"{found:,}"
 
 
 @pytest.mark.claim("obs-project-breaks")
@@ -575,6 +610,8 @@ def test_the_page_shows_what_the_model_writes_with_each_mistake():
         there: dict = {}
         exec(text, there)
         made = translated(SimpleNamespace(**there), (677, 7))
+        if what == "`causal_mask` turned round":
+            assert f"as in *{made[0]}*" in PAGE
         assert written == [
             shown(word, n) for word, n in zip(made, (677, 7), strict=True)
         ], what
@@ -745,7 +782,7 @@ def test_the_section_to_read_is_there(stage):
 def test_the_page_lists_the_stages():
     table = rows(PAGE.split("### Break it again")[0])[1:]
     assert [row[:2] for row in table] == [
-        [str(n), f"`{stage.call}`"]
+        [str(n), f"`{stage.name}`"]
         for n, stage in enumerate(STAGES, start=1)
     ]
     for row, stage in zip(table, STAGES, strict=True):

@@ -188,7 +188,7 @@ STYLE = """
 }
 body {
   margin: 0 auto; max-width: 46rem; padding: 1.5rem 1rem 4rem; color: var(--ink); background: var(--ground);
-  font: 1rem/1.6 system-ui, sans-serif;
+  font: 1rem/1.6 system-ui, sans-serif; overflow-wrap: break-word;
 }
 h1, h2, h3 { line-height: 1.25; margin: 2.2em 0 .6em; }
 h1 { margin-top: .5em; }
@@ -200,7 +200,7 @@ code { padding: .1em .25em; overflow-wrap: anywhere; }
 div.scroll { overflow-x: auto; margin: 1em 0; }
 table { border-collapse: collapse; min-width: 60%; }
 th, td { border-bottom: 1px solid var(--line); padding: .35em .8em .35em 0; text-align: left; vertical-align: top; }
-td p, dd > p:first-child { margin: 0; }
+th p, td p, dd > p:first-child { margin: 0; }
 dt { font-weight: 600; margin-top: .9em; }
 dd { margin: .1em 0 0 1.2em; }
 @media print {
