@@ -387,6 +387,16 @@ def failing_with_marks(x):
     raise ValueError("<b> &")
 
 
+def test_axes_of_a_batch_stand_in_front_of_those_that_have_names():
+    wanted = np.arange(12.0).reshape(2, 2, 3)
+    given = wanted.copy()
+    given[1, 0, 2:] += [7]
+    given[1, 1, 1] -= 5
+    assert describe(given, wanted, ("T", "S")).endswith(
+        "at batch axis 0 = 1, T = 0, S = 2 (counted from 0)."
+    )
+
+
 def test_one_number():
     asked = Exercise("ex-one", "by hand", (1,), lambda: 5.0)
     assert judge(asked, 5)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import attention_in_detail as a
+from attention_in_detail import project
 from attention_in_detail.distributed import (
     held_block,
     own_rows,
@@ -58,6 +59,7 @@ from attention_in_detail.passes import (
     two_passes,
 )
 from attention_in_detail.planting import planted
+from attention_in_detail.project.translating import OURS
 from attention_in_detail.tasks import number_words as task
 from attention_in_detail.tasks import scores, tracing, training
 from attention_in_detail.traffic import (
@@ -1446,6 +1448,11 @@ CALLS |= {
     "check: number": lambda: check(7, 1),
     "exercises_of: unknown": lambda: exercises_of("99_none"),
     "exercises_of: number": lambda: exercises_of(2),
+    "code_of: number": lambda: project.code_of(3),
+    "examine: number": lambda: project.examine(3),
+    "examine: begun": lambda: project.examine("x.py", begun="print"),
+    "translated: nothing": lambda: project.translated(None, [7]),
+    "translated: number": lambda: project.translated(OURS, [1_000_000]),
     "planted: function": lambda: planted(3, "a", "b"),
     "planted: built-in": lambda: planted(len, "a", "b"),
     "planted: class": lambda: planted(a.MultiHeadParameters, "a", "b"),

@@ -7,7 +7,7 @@ import html
 import math
 import numbers
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -237,8 +237,9 @@ def describe(
 def _named_axes(
     number: int, axes: tuple[str, ...]
 ) -> list[tuple[int, str]]:
-    if len(axes) == number:
-        return list(enumerate(axes))
+    if axes and len(axes) <= number:
+        batch = [f"batch axis {n}" for n in range(number - len(axes))]
+        return list(enumerate([*batch, *axes]))
     return [(n, f"axis {n}") for n in range(number)]
 
 
@@ -400,6 +401,8 @@ def _changed(one: Any, other: Any) -> bool:
         return any(map(_changed, one, other))
     if isinstance(one, dict):
         return any(_changed(one[name], other[name]) for name in one)
+    if is_dataclass(one) and not isinstance(one, type):
+        return _changed(vars(one), vars(other))
     if isinstance(one, np.ndarray):
         return not np.array_equal(
             one, other, equal_nan=one.dtype.kind == "f"
