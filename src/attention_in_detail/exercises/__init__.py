@@ -42,6 +42,7 @@ CHAPTERS = {
     "07_cross_attention": "cross_attention",
     "31_backward": "backward",
     "32_linear_memory": "linear",
+    "33_many_processes": "processes",
     "34_speed": "speed",
     "91_classic_bugs": "bugs",
 }
