@@ -40,6 +40,7 @@ CHAPTERS = {
     "05_multi_head": "multi_head",
     "06_parallelism": "parallel",
     "07_cross_attention": "cross_attention",
+    "29_quadratic_cost": "cost",
     "31_backward": "backward",
     "32_linear_memory": "linear",
     "33_many_processes": "processes",
