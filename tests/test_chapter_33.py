@@ -31,6 +31,7 @@ from attention_in_detail.distributed import (
 from attention_in_detail.distributed.counting import traffic
 from attention_in_detail.distributed.paper import on_paper
 from attention_in_detail.distributed.trying import module_with
+from attention_in_detail.exercises import check
 from attention_in_detail.stored import stored_result
 from tests import distributed_support as support
 from tests.page_numbers import numbers_of, said_by
@@ -323,7 +324,8 @@ def test_positions_dealt_from_both_ends_are_fair():
         np.concatenate([positions[r], positions[2 * n - 1 - r]])
         for r in range(n)
     ]
-    said = said_by("sol-processes-balance", np=np, causal_mask=causal_mask)
+    names = {"np": np, "causal_mask": causal_mask, "check": check}
+    said = said_by("sol-processes-balance", **names)
     rows = [[step, [8 if step else 10] * 4] for step in range(4)]
     assert said == "".join(f"{step} {pairs}\n" for step, pairs in rows)
     for step in range(n):

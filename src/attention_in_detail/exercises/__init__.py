@@ -52,8 +52,10 @@ CHAPTERS = {
     "26_fast_weights": "fast",
     "27_rank_collapse": "collapse",
     "28_layer_norm": "transfer",
+    "29_quadratic_cost": "cost",
     "31_backward": "backward",
     "32_linear_memory": "linear",
+    "33_many_processes": "processes",
     "34_speed": "speed",
     "91_classic_bugs": "bugs",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -128,17 +129,18 @@ def _cheapest(step: Callable[[Any, Any], Any], close: Any) -> str:
     return "slopes"
 
 
-def _noticed() -> list[str]:
+@functools.cache
+def _noticed() -> tuple[str, ...]:
     def product(dZ: Any, Q: Any) -> Any:
         return dZ.T @ Q / np.sqrt(Q.shape[-1])
 
-    return [
+    return (
         _cheapest(_no_mean, product),
         _cheapest(_right_step, lambda dZ, Q: dZ.T @ Q),
         _cheapest(_plain_mean, product),
         _cheapest(lambda A, dA: -_right_step(A, dA), product),
         _cheapest(_right_step, lambda dZ, Q: (Q.T @ dZ) / 2),
-    ]
+    )
 
 
 # ---- how small a step ----
