@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attention_in_detail import (
@@ -140,6 +140,19 @@ def test_without_an_output_projection_the_heads_come_as_they_are():
 # ---- cached is uncached ----
 
 
+def assert_same_but_for_rounding(actual, desired):
+    """Equal to 1e-6, of the largest number where that is above 1.
+
+    A number of float32 is off by up to 2**-24 of its size, about 6e-8, so that two sums of numbers near 8 cannot agree to
+    an absolute 1e-6. A cut changes how many rows a product has, the library then adds in another order, and what differs
+    grows in proportion to what is added. So the promise of 1e-6, nearly 17 such roundings, is one for numbers up to 1.
+    """
+    actual, desired = numpy_of(actual), numpy_of(desired)
+    assert actual.shape == desired.shape
+    size = max(1, np.abs(desired).max())
+    assert np.abs(actual - desired).max() < 1e-6 * size
+
+
 @pytest.mark.claim("prop-today-cached")
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=6),
@@ -152,6 +165,8 @@ def test_without_an_output_projection_the_heads_come_as_they_are():
     st.sampled_from(["numpy", "torch"]),
     st.integers(0, 10**6),
 )
+# Outputs up to 3.4: two that differ by 1.2e-6.
+@example([1, 1, 1, 2, 3, 4], 3, 1, 3, False, True, (), "torch", 2)
 def test_cached_is_uncached_however_the_sequence_is_cut(
     cuts, kv_heads, before, sinks, rotary, sloped, batch, library, seed
 ):
@@ -168,9 +183,9 @@ def test_cached_is_uncached_however_the_sequence_is_cut(
     whole, full = cached_self_attention(p, x, **options)
     pieces, cache = in_pieces(p, x, cuts, **options)
     assert cache.length == full.length == sum(cuts)
-    assert np.abs(pieces - numpy_of(whole)).max() < 1e-6
-    assert_close(cache.keys, full.keys, 1e-6)
-    assert_close(cache.values, full.values, 1e-6)
+    assert_same_but_for_rounding(pieces, whole)
+    assert_same_but_for_rounding(cache.keys, full.keys)
+    assert_same_but_for_rounding(cache.values, full.values)
 
 
 @pytest.mark.claim("prop-today-cached")
