@@ -40,6 +40,7 @@ CHAPTERS = {
     "05_multi_head": "multi_head",
     "06_parallelism": "parallel",
     "07_cross_attention": "cross_attention",
+    "35_todays_models": "today",
 }
 
 
