@@ -21,16 +21,11 @@ CAP, BEFORE, LAYERS = 50.0, 3, 2
 PROMPT, WRITTEN = 6, 20
 
 
-def _bytes(
-    kv_heads: int = 4, itemsize: int = 2, windowed: int = 13, share: int = 1
-) -> Any:
+def _bytes(kv_heads: int = 4, windowed: int = 13, share: int = 1) -> Any:
     """Bytes for a token, and MiB for 8,192 of them where so many layers keep half."""
-    size = {"kv_heads": kv_heads, "D_h": 256, "itemsize": itemsize}
-    token = cache_bytes(1, layers=26, **size)
-    kept = cache_bytes(8192, layers=26 - windowed, **size)
-    if windowed:
-        kept += cache_bytes(4096, layers=windowed, **size)
-    return np.array([token, kept / MiB]) / share
+    token = cache_bytes(1, layers=26, kv_heads=kv_heads, D_h=256)
+    kept = (26 - windowed) * 8192 + windowed * 4096
+    return np.array([token, token / 26 * kept / MiB]) / share
 
 
 def _draws(*sizes: tuple[int, ...], seed: int = 35) -> list[np.ndarray]:
@@ -123,15 +118,12 @@ EXERCISES = (
         (
             Mistake(
                 lambda: _bytes(kv_heads=8),
-                "You counted the heads that ask. Only heads with keys of their own are kept.",
+                "Twice too much. Only heads with keys of their own are kept, not all that ask; and a number in half precision "
+                "is shorter than one in single.",
             ),
             Mistake(
                 lambda: _bytes(share=2),
                 "Half of it is missing: a position has a key and a value.",
-            ),
-            Mistake(
-                lambda: _bytes(itemsize=4),
-                "That is single precision. How many bytes has a number in half precision?",
             ),
             Mistake(
                 lambda: _bytes(windowed=0),
@@ -253,7 +245,7 @@ EXERCISES = (
     Exercise(
         "ex-today-reach",
         "measure",
-        (5,),
+        (4,),
         lambda: LAYERS * BEFORE,
         (
             Mistake(
