@@ -26,12 +26,14 @@ from attention_in_detail import (
     MultiHeadParameters,
     attention_weights,
     cache_bytes,
+    cached_self_attention,
     causal_mask,
     decoder_only,
     generate,
     head_slopes,
     linear_bias,
     map_arrays,
+    multi_head_attention,
     rotate,
     scores,
     sink_mask,
@@ -343,7 +345,7 @@ def test_the_stored_model_writes_the_same_with_its_cache_and_without(dtype):
 
 def test_what_it_writes_repeats_the_block():
     rows = FRESH[:60, :25]
-    for m in PERIODS:
+    for m in (4, 8):
         own = rows[periods(rows) == m]
         written = generate(MODEL, own[:, : m + 1], 24 - m)
         assert np.array_equal(written, own[:, m + 1 :])
@@ -407,3 +409,12 @@ def test_far_from_its_sink_the_stored_model_errs_and_near_it_does_not():
     assert share(long) < 0.97
     assert share(near) > 0.995
     assert (stored("near") > stored("long") + 0.02).all()
+
+
+@pytest.mark.parametrize("sinks", [0, 2])
+def test_what_a_window_has_shut_can_be_thrown_away(sinks):
+    p = MultiHeadParameters.init(16, 4, kv_heads=2, seed=3)
+    x = normal(12, 16)
+    whole, _ = cached_self_attention(p, x, before=3, sinks=sinks)
+    kept = x[[*range(sinks), 8, 9, 10, 11]]
+    assert_close(multi_head_attention(p, x[11:], kept, kept), whole[11:])
