@@ -238,6 +238,13 @@ def cache_of(a):
     return p, package.decode_step(p, a(TARGET), cache)
 
 
+def decoder_alone(a):
+    layers = tuple(encoder_parameters(a, seed=n) for n in range(2))
+    return package.DecoderOnlyParameters(
+        a(normal(V_t, D)), layers, rotary_base=100.0, before=2, sinks=1
+    )
+
+
 def after(a):
     p, (_, cache) = cache_of(a)
     cache = cache.take(a(np.array([1, 0, 1])))
@@ -282,11 +289,20 @@ CALLS |= {
         )
     ),
 }
+CALLS |= {
+    "decoder_only": lambda a: package.decoder_only(
+        decoder_alone(a), a(TARGET)
+    )[0],
+    "generate": lambda a: package.generate(
+        decoder_alone(a), a(TARGET), 3, cached=True
+    ),
+}
 # Parameters that hold arrays and make none: the calls above take them.
 PARAMETERS = {
     "AttentionGradients",
     "DecoderCache",
     "DecoderLayerParameters",
+    "DecoderOnlyParameters",
     "EncoderLayerParameters",
     "FeedForwardParameters",
     "Hypothesis",

@@ -124,6 +124,10 @@ READ = {
     "write_target: ids",
     "translate: among piece",
     "translate: no end",
+    "alone: token",
+    "generate: token",
+    "repeating: first",
+    "repeating: token",
 }
 
 

@@ -16,6 +16,7 @@ from attention_in_detail import (
     linear_bias,
     merge_heads,
     multi_head_attention,
+    repeat_heads,
     rotate,
     self_attention,
     sink_mask,
@@ -197,6 +198,23 @@ def test_cached_is_uncached_token_by_token_in_each_variant(make, options):
     whole, _ = cached_self_attention(p, x, **options)
     assert_close(in_pieces(p, x, [1] * 6, **options)[0], whole)
     assert_close(in_pieces(p, x, [4, 1, 1], **options)[0], whole)
+
+
+@each_variant
+@each_library
+def test_the_weights_are_those_that_blend_the_values(make, options):
+    p, x = grouped(make, output=False), make(normal(2, 6, WIDTH))
+    options = taken_to(make, options)
+    _, cache = cached_self_attention(p, x[..., :4, :], **options)
+    for piece, known in ((x, None), (x[..., 4:, :], cache)):
+        output, _ = cached_self_attention(p, piece, known, **options)
+        same, after, A = cached_self_attention(
+            p, piece, known, return_weights=True, **options
+        )
+        assert_close(same, output, 0)
+        assert A.shape == (2, 6, piece.shape[1], 6)
+        values = repeat_heads(after.values, 3)
+        assert_close(merge_heads(A @ values), output)
 
 
 @each_variant

@@ -7,11 +7,15 @@ Checked elsewhere, too:
 - linear biases (def-today-bias, prop-today-bias): test_linear_biases.py
 - windows with sinks (def-today-sinks): test_sinks.py
 - soft caps (def-today-cap, prop-today-cap): test_capping.py
+- a decoder alone (def-today-decoder, prop-today-generate, prop-today-reach): test_decoder_only.py
 """
 
+import hashlib
 import importlib
 import inspect
 import math
+from dataclasses import replace
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -22,22 +26,38 @@ from attention_in_detail import (
     MultiHeadParameters,
     attention_weights,
     cache_bytes,
+    cached_self_attention,
     causal_mask,
+    decoder_only,
+    generate,
     head_slopes,
     linear_bias,
+    map_arrays,
+    multi_head_attention,
     rotate,
     scores,
     sink_mask,
     softcap,
     softcap_derivative,
+    trained,
     window_mask,
 )
+from attention_in_detail.exercises import exercises_of
+from attention_in_detail.insights.results import experiment
 from attention_in_detail.models.maps import stored_maps
 from attention_in_detail.parallelism import attention_cost
+from attention_in_detail.tasks.repeating import (
+    PERIODS,
+    VOCABULARY,
+    draw_repeating,
+    right_share,
+)
+from attention_in_detail.trained import trained_decoder_only
 from tests.page_numbers import numbers_of
 from tests.support import assert_close, normal
 
 GiB, MiB = 2**30, 2**20
+PAGE = "35_todays_models"
 
 
 def test_the_bars_of_the_first_figure():
@@ -236,3 +256,165 @@ def test_turned_by_one_position_nothing_is_said():
     q, k = normal(5, 8), normal(5, 8, seed=1)
     same = np.full(5, 4)
     assert_close(scores(rotate(q, same), rotate(k, same)), scores(q, k))
+
+
+def grouped_means(W_K, heads, kv_heads):
+    """What the exercise on sharing asks for, by loops."""
+    D_h, g = W_K.shape[1] // heads, heads // kv_heads
+    return np.concatenate(
+        [
+            sum(
+                W_K[:, i * D_h : (i + 1) * D_h]
+                for i in range(k * g, (k + 1) * g)
+            )
+            / g
+            for k in range(kv_heads)
+        ],
+        axis=1,
+    )
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
+def test_the_mean_of_each_group_undoes_repeating(kv_heads):
+    """What was repeated comes back, so that such a model computes what it did."""
+    p = MultiHeadParameters.init(
+        12, 6, kv_heads=kv_heads, bias=False, seed=4
+    )
+    repeated_ = np.concatenate([p.head(i).W_K for i in range(6)], axis=1)
+    right = {one.label: one.right for one in exercises_of(PAGE)}
+    assert_close(right["ex-today-share"](repeated_, 6, kv_heads), p.W_K)
+    W_K = normal(12, 12)
+    assert_close(
+        right["ex-today-share"](W_K, 6, kv_heads),
+        grouped_means(W_K, 6, kv_heads),
+    )
+
+
+# The model
+
+
+MODEL = trained_decoder_only()
+FRESH = draw_repeating(300, seed=35)
+
+
+def stored(name):
+    """What the experiment measured with each seed."""
+    return np.array(experiment("decoder_only")[name].values)
+
+
+def share(tokens=FRESH, **changed):
+    p = replace(MODEL, **changed)
+    return right_share(decoder_only(p, tokens)[0], tokens)
+
+
+def test_the_stored_model_is_small_and_known():
+    content = resources.files(trained).joinpath("decoder_only.npz")
+    content = content.read_bytes()
+    known = hashlib.sha256(content).hexdigest()
+    assert known == trained.SHA256["decoder_only"]
+    assert len(content) < 40_000
+    sizes = []
+    map_arrays(MODEL, lambda x: sizes.append(x.size) or x)
+    assert sum(sizes) == 14_816
+    assert (MODEL.rotary_base, MODEL.before) == (10_000.0, 7)
+    assert (MODEL.sinks, MODEL.cap) == (1, 30.0)
+    for layer in MODEL.layers:
+        assert layer.norm_first
+        assert (layer.attention.heads, layer.attention.h_kv) == (4, 2)
+
+
+@pytest.mark.claim("prop-today-generate")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_stored_model_writes_the_same_with_its_cache_and_without(dtype):
+    p, prompts = trained_decoder_only(dtype), FRESH[:20, :9]
+    one = generate(p, prompts, 25)
+    other = generate(p, prompts, 25, cached=False)
+    assert np.array_equal(one, other)
+    written = np.concatenate([prompts, one], axis=1)
+    assert (one == written[:, :25]).mean() < 0.9  # not copied as it is
+    whole, _ = decoder_only(p, written)
+    cache, rows = None, []
+    for i in range(written.shape[1]):
+        logits, cache = decoder_only(p, written[:, i : i + 1], cache)
+        rows.append(logits)
+    apart = np.abs(np.concatenate(rows, axis=1) - whole).max()
+    assert apart < (1e-12 if dtype == "float64" else 1e-6) * max(
+        1, np.abs(whole).max()
+    )
+
+
+def test_what_it_writes_repeats_the_block():
+    rows = FRESH[:60, :25]
+    for m in (4, 8):
+        own = rows[periods(rows) == m]
+        written = generate(MODEL, own[:, : m + 1], 24 - m)
+        assert np.array_equal(written, own[:, m + 1 :])
+
+
+def periods(tokens):
+    return np.array([int(VOCABULARY[t]) for t in tokens[:, 0]])
+
+
+def test_where_the_heads_of_the_figure_look():
+    """Layer 1: four back, and at the number; layer 2: the rest of the way, or a block further."""
+    _, _, (one, two) = decoder_only(MODEL, FRESH, return_weights=True)
+    assert strongest_back(one[:, 1]) == dict.fromkeys(PERIODS, 4)
+    assert strongest_back(two[:, 0]) == {3: 1, 4: 3, 5: 0, 6: 1, 7: 2, 8: 3}
+    at_number = one[:, 3, 9:, 0].mean(-1)
+    for m in PERIODS:
+        assert at_number[periods(FRESH) == m].mean() > 0.25
+    for m, back in strongest_back(two[:, 0]).items():
+        assert (4 + back - (m - 1)) % m == 0
+
+
+def strongest_back(A):
+    said = periods(FRESH)
+    back = np.stack(
+        [np.diagonal(A, -d, 1, 2)[:, 9 - d :].mean(-1) for d in range(8)],
+        axis=-1,
+    )
+    return {m: int(back[said == m].mean(0).argmax()) for m in PERIODS}
+
+
+def test_four_places_back_are_enough_and_three_are_not():
+    assert share() > 0.995
+    assert share(before=4) > 0.995
+    assert share(before=3) < 0.6
+
+
+@pytest.mark.claim("obs-today-parts")
+def test_the_stored_model_needs_its_sink_and_its_positions_and_no_cap():
+    assert share(sinks=0) < 0.7
+    assert share(rotary_base=None) < 0.6
+    assert share(cap=None) > 0.995
+
+
+@pytest.mark.claim("obs-today-parts")
+def test_the_measured_parts_stand_apart():
+    whole, no_sink, no_positions = (
+        stored(name) for name in ("whole", "no_sink", "no_positions")
+    )
+    assert len(whole) == 5
+    assert (whole > no_sink).all()
+    assert (no_sink > no_positions).all()
+    for name in ("without_sink", "without_positions"):
+        assert (stored(name) < no_sink).all()
+    assert_close(stored("without_cap"), whole, 1e-3)
+
+
+@pytest.mark.claim("obs-today-long")
+def test_far_from_its_sink_the_stored_model_errs_and_near_it_does_not():
+    long = draw_repeating(100, length=200, seed=36)
+    near = np.concatenate([long[:, :1], long[:, -31:]], axis=1)
+    assert share(long) < 0.97
+    assert share(near) > 0.995
+    assert (stored("near") > stored("long") + 0.02).all()
+
+
+@pytest.mark.parametrize("sinks", [0, 2])
+def test_what_a_window_has_shut_can_be_thrown_away(sinks):
+    p = MultiHeadParameters.init(16, 4, kv_heads=2, seed=3)
+    x = normal(12, 16)
+    whole, _ = cached_self_attention(p, x, before=3, sinks=sinks)
+    kept = x[[*range(sinks), 8, 9, 10, 11]]
+    assert_close(multi_head_attention(p, x[11:], kept, kept), whole[11:])

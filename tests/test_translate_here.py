@@ -184,7 +184,13 @@ def test_the_weights_are_a_file_of_the_site_under_400_kb_and_nothing_else_carrie
         names = opened.namelist()
     assert sorted(names) == [
         f"attention_in_detail/trained/{name}"
-        for name in ("__init__.py", "_files.py", "number_words.npz")
+        for name in (
+            "__init__.py",
+            "_files.py",
+            "decoder_only.npz",
+            "decoder_only.py",
+            "number_words.npz",
+        )
     ]
     with zipfile.ZipFile(io.BytesIO(files["book.zip"])) as opened:
         assert not [n for n in opened.namelist() if "/trained/" in n]

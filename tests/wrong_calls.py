@@ -26,6 +26,7 @@ from attention_in_detail.distributed.counting import traffic
 from attention_in_detail.distributed.paper import on_paper
 from attention_in_detail.exercises import check, exercises_of
 from attention_in_detail.figures import attention_viewer
+from attention_in_detail.insights.decoder_only import train_decoder_only
 from attention_in_detail.insights.routing import change_gauge
 from attention_in_detail.insights.shared_projections import (
     strongest_shared,
@@ -61,7 +62,12 @@ from attention_in_detail.passes import (
 from attention_in_detail.planting import planted
 from attention_in_detail.project.translating import OURS
 from attention_in_detail.tasks import number_words as task
-from attention_in_detail.tasks import scores, tracing, training
+from attention_in_detail.tasks import (
+    repeating,
+    scores,
+    tracing,
+    training,
+)
 from attention_in_detail.traffic import (
     Traffic,
     block_bytes,
@@ -70,7 +76,10 @@ from attention_in_detail.traffic import (
     traffic_at_once,
     traffic_by_blocks,
 )
-from attention_in_detail.trained import trained_number_words
+from attention_in_detail.trained import (
+    trained_decoder_only,
+    trained_number_words,
+)
 from tests.translator_support import small_translator
 
 B, T, S, D_q, D_k, D_v, D, h, D_out = 5, 3, 7, 10, 9, 11, 8, 2, 6
@@ -1721,6 +1730,21 @@ def kept(*lead, width=4):
     return a.KeyValueCache(f(*lead, S, width), f(*lead, S, width))
 
 
+def alone(**changed):
+    given = {"embedding": f(V_t, D), "layers": (encoder(),)} | changed
+    return a.DecoderOnlyParameters(**given)
+
+
+def say(**changed):
+    given = {"parameters": alone(), "tokens": ids(B, T)} | changed
+    return a.decoder_only(**given)
+
+
+def go_on(**changed):
+    given = {"parameters": alone(), "prompt": ids(T), "steps": 2} | changed
+    return a.generate(**given)
+
+
 def size(**changed):
     given = {"length": 3, "layers": 2, "kv_heads": 1, "D_h": 4} | changed
     return a.cache_bytes(**given)
@@ -1835,6 +1859,74 @@ CALLS |= {
     "today: cache of another library": lambda: of_today(
         cache=a.KeyValueCache(t(B, 2, S, 4), t(B, 2, S, 4))
     ),
+    "today: weights": lambda: of_today(return_weights=1),
+    # ---- a decoder alone
+    "alone: embedding": lambda: alone(embedding=[[1.0]]),
+    "alone: embedding axes": lambda: alone(embedding=f(B, V_t, D)),
+    "alone: no token": lambda: alone(embedding=f(0, D)),
+    "alone: layers": lambda: alone(layers=[encoder()]),
+    "alone: no layer": lambda: alone(layers=()),
+    "alone: layer": lambda: alone(layers=(shared(),)),
+    "alone: width": lambda: alone(embedding=f(V_t, 6)),
+    "alone: dtype": lambda: alone(embedding=f(V_t, D, dtype="float32")),
+    "alone: library": lambda: alone(embedding=t(V_t, D)),
+    "alone: norm": lambda: alone(norm=f(D)),
+    "alone: norm width": lambda: alone(norm=a.LayerNormParameters(f(6))),
+    "alone: norm dtype": lambda: alone(
+        norm=a.LayerNormParameters(f(D, dtype="float32"))
+    ),
+    "alone: base": lambda: alone(rotary_base=0),
+    "alone: sinks": lambda: alone(sinks=1),
+    "alone: before": lambda: alone(before=-1),
+    "alone: cap": lambda: alone(cap="30"),
+    "alone: tokens": lambda: say(tokens=f(B, T)),
+    "alone: tokens list": lambda: say(tokens=[1, 2]),
+    "alone: no tokens": lambda: say(tokens=ids(B, 0)),
+    "alone: token": lambda: say(tokens=ids(B, T, token=V_t)),
+    "alone: tokens library": lambda: say(
+        tokens=torch.ones(T, dtype=torch.int64)
+    ),
+    "alone: parameters": lambda: say(parameters=shared()),
+    "alone: weights": lambda: say(return_weights=None),
+    "alone: cache": lambda: say(cache=[]),
+    "alone: cache of nothing": lambda: say(cache=(None,)),
+    "alone: cache of fewer layers": lambda: say(cache=()),
+    "alone: cache of another batch": lambda: say(
+        tokens=ids(T), cache=(kept(B, h),)
+    ),
+    "generate: parameters": lambda: go_on(parameters=None),
+    "generate: steps": lambda: go_on(steps=0),
+    "generate: steps float": lambda: go_on(steps=2.0),
+    "generate: cached": lambda: go_on(cached="yes"),
+    "generate: prompt": lambda: go_on(prompt=f(T)),
+    "generate: token": lambda: go_on(prompt=ids(T, token=-1)),
+    # ---- its task
+    "repeating: size": lambda: repeating.draw_repeating(0, seed=0),
+    "repeating: length": lambda: repeating.draw_repeating(
+        2, length=1, seed=0
+    ),
+    "repeating: seed": lambda: repeating.draw_repeating(2, seed=-1),
+    "repeating: tokens": lambda: repeating.repeated(f(T)),
+    "repeating: first": lambda: repeating.repeated(ids(T)),
+    "repeating: token": lambda: repeating.repeated(ids(T, token=10)),
+    "repeating: logits": lambda: repeating.right_share(
+        ids(T, 10), ids(T, token=5)
+    ),
+    "repeating: logits shape": lambda: repeating.right_share(
+        f(T, 9), ids(T, token=5)
+    ),
+    "spelled: several": lambda: repeating.spelled(ids(B, T)),
+    "spelled: list": lambda: repeating.spelled([1, 2]),
+    "tokens_of: list": lambda: repeating.tokens_of(["a"]),
+    "tokens_of: empty": lambda: repeating.tokens_of(" "),
+    "tokens_of: unknown": lambda: repeating.tokens_of("5 a x"),
+    "train alone: seed": lambda: train_decoder_only(seed=-1),
+    "train alone: steps": lambda: train_decoder_only(seed=0, steps=1),
+    "train alone: kv_heads": lambda: train_decoder_only(seed=0, kv_heads=3),
+    "train alone: base": lambda: train_decoder_only(seed=0, rotary_base=0),
+    "train alone: sinks": lambda: train_decoder_only(seed=0, sinks=-1),
+    "train alone: report": lambda: train_decoder_only(seed=0, report=0),
+    "load alone: dtype": lambda: trained_decoder_only("float16"),
     "bytes: length": lambda: size(length=-1),
     "bytes: length float": lambda: size(length=1e6),
     "bytes: layers": lambda: size(layers=0),

@@ -52,7 +52,7 @@ LATER = ("beartype",)
 # A part of the package that few pages import. It comes as it is imported, with the weights in it that pages can use.
 TRAINED = f"{PACKAGE}.trained"
 TRAINED_FILE = f"{TRAINED}.zip"
-WEIGHTS = ("number_words.npz",)
+WEIGHTS = ("decoder_only.npz", "number_words.npz")
 DATA = (".json", ".npz", ".js")
 NAMES = {"torch": "PyTorch", "keras": "Keras"}
 # A zip file that is made again is the same: it says nothing about when it was made.

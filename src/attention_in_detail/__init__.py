@@ -24,6 +24,11 @@ from attention_in_detail.capping import (
 from attention_in_detail.causal_self_attention import (
     cached_self_attention,
 )
+from attention_in_detail.decoder_only import (
+    DecoderOnlyParameters,
+    decoder_only,
+    generate,
+)
 from attention_in_detail.decoding import (
     Hypothesis,
     beam_decode,
@@ -94,6 +99,7 @@ __all__ = [
     "AttentionGradients",
     "DecoderCache",
     "DecoderLayerParameters",
+    "DecoderOnlyParameters",
     "EncoderLayerParameters",
     "FeedForwardParameters",
     "Hypothesis",
@@ -116,11 +122,13 @@ __all__ = [
     "decode_step",
     "decoder_cache",
     "decoder_layer",
+    "decoder_only",
     "embed",
     "encode",
     "encoder_layer",
     "feed_forward",
     "gelu",
+    "generate",
     "greedy_decode",
     "head_slopes",
     "layer_norm",

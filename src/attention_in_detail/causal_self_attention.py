@@ -9,6 +9,7 @@ from attention_in_detail._checks import (
     checked,
     kind,
     need_axes,
+    need_flag,
     need_floating,
     need_integer,
     need_nonempty,
@@ -44,7 +45,9 @@ def check_cached_self_attention(
     before: Any = None,
     sinks: Any = 0,
     cap: Any = None,
+    return_weights: Any = False,
 ) -> None:
+    need_flag("return_weights", return_weights)
     if not isinstance(parameters, MultiHeadParameters):
         raise TypeError(
             f"parameters must be a MultiHeadParameters, not {kind(parameters)}"
@@ -101,22 +104,26 @@ def need_variants(
 
 
 def need_own_cache(
-    parameters: Any, x: Any, cache: Any, batch: tuple[int, ...]
+    parameters: Any,
+    x: Any,
+    cache: Any,
+    batch: tuple[int, ...],
+    name: str = "x",
 ) -> None:
     """Refuse a cache of another batch or another attention."""
     if not isinstance(cache, KeyValueCache):
         raise TypeError(f"cache must be a KeyValueCache, not {kind(cache)}")
-    need_one_home({"x": x, "cache": cache.keys})
+    need_one_home({name: x, "cache": cache.keys})
     lead = tuple(cache.keys.shape[:-2])
     wanted = (*batch, parameters.h_kv)
     if lead != wanted:
         raise ValueError(
-            f"cache has (*batch, h_kv) = {lead}, but x and parameters have {wanted}; it belongs to another attention"
+            f"cache has (*batch, h_kv) = {lead}, but {name} and parameters have {wanted}; it belongs to another attention"
         )
-    for name in ("keys", "values"):
+    for part in ("keys", "values"):
         need_same(
-            f"cache.{name}",
-            getattr(cache, name).shape[-1],
+            f"cache.{part}",
+            getattr(cache, part).shape[-1],
             "parameters",
             parameters.D_h,
             "D_h",
@@ -135,7 +142,15 @@ def cached_self_attention(
     before: Size | None = None,
     sinks: Size = 0,
     cap: Real | None = None,
-) -> tuple[Float[Array, "*batch T D_out"], KeyValueCache]:
+    return_weights: bool = False,
+) -> (
+    tuple[Float[Array, "*batch T D_out"], KeyValueCache]
+    | tuple[
+        Float[Array, "*batch T D_out"],
+        KeyValueCache,
+        Float[Array, "*batch h T S"],
+    ]
+):
     r"""Attend from some new positions to all that came before, and remember their keys and values.
 
     .. math:: Y = \operatorname{merge}\bigl(\operatorname{Attention}(R Q,\; \operatorname{repeat}([K_{\text{old}}, R K]),\;
@@ -156,11 +171,13 @@ def cached_self_attention(
         before: how many keys before its own a query may attend to; None means all.
         sinks: how many first keys stay open beyond that; needs ``before``.
         cap: of :func:`attention_in_detail.softcap`; None caps nothing.
+        return_weights: also return the attention weights.
 
     Returns:
         The pair of output, shape (\*batch, T, D_out), and a new cache with these
         positions in it. The old one stays as it was. No key leaves it, not even where a
-        window has shut it for good.
+        window has shut it for good. With ``return_weights`` a third: the weights of each
+        head on all S positions so far, shape (\*batch, h, T, S).
 
     Raises:
         TypeError: if an argument is of a wrong kind, or libraries, dtypes or devices
@@ -192,11 +209,11 @@ def cached_self_attention(
         bias = linear_bias.unchecked(T, S, slopes=slopes, offset=first)
     k = repeat_heads.unchecked(known.keys, parameters.sharing)
     v = repeat_heads.unchecked(known.values, parameters.sharing)
+    given = {"mask": mask, "bias": bias, "return_weights": True}
     if cap is None:
-        H = attention.unchecked(q, k, v, mask=mask, bias=bias)
+        H, A = attention.unchecked(q, k, v, **given)
     else:
-        H = capped_attention.unchecked(
-            q, k, v, cap=cap, mask=mask, bias=bias
-        )
+        H, A = capped_attention.unchecked(q, k, v, cap=cap, **given)
     merged = merge_heads.unchecked(H)  # (*batch, T, D)
-    return projected(merged, parameters.W_O, parameters.b_O), known
+    output = projected(merged, parameters.W_O, parameters.b_O)
+    return (output, known, A) if return_weights else (output, known)

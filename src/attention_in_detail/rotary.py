@@ -112,7 +112,7 @@ def rotate(
             not positive and finite, or there is no such ``pairs``.
 
     Source:
-        Su et al. (2021), section 3.2.2, equations 14, 15 and 34.
+        Su et al. (2021), section 3.2.2, equations 14 and 15; section 3.4.2, equation 34.
     """
     xp, D_h = array_namespace(x), x.shape[-1]
     wide = widened(x)

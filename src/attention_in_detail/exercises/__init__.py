@@ -57,6 +57,7 @@ CHAPTERS = {
     "32_linear_memory": "linear",
     "33_many_processes": "processes",
     "34_speed": "speed",
+    "35_todays_models": "today",
     "91_classic_bugs": "bugs",
 }
 

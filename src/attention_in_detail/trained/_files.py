@@ -11,6 +11,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from attention_in_detail._known_files import WeightsError, known_content
+from attention_in_detail.decoder_only import DecoderOnlyParameters
 from attention_in_detail.encoder_decoder import TransformerParameters
 from attention_in_detail.layers import (
     DecoderLayerParameters,
@@ -30,6 +31,7 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         DecoderLayerParameters,
+        DecoderOnlyParameters,
         EncoderLayerParameters,
         FeedForwardParameters,
         LayerNormParameters,
