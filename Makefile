@@ -1,7 +1,7 @@
 # Attention in Detail. `make` lists what can be made.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book pdf epub serve test test-more test-oldest test-newest notebooks bench experiments again mutants clean
+.PHONY: help book pdf epub course serve test test-more test-oldest test-newest notebooks bench experiments again mutants clean
 
 VENV_PYTHON := .venv/bin/python
 # How many processes the tests may use.
@@ -32,6 +32,11 @@ epub: ## build the book as an ePub, _build/epub/attention-in-detail.epub (needs 
 	@sh tools/setup_env.sh book 3
 	@$(VENV_PYTHON) tools/build_paper.py epub --step 3/3
 
+course: ## build what a course hands out, _build/course: slides, student notebooks, quiz, project, teacher's guide
+	@sh tools/setup_env.sh book 8
+	@$(VENV_PYTHON) tools/build_book.py --step 3/8
+	@$(VENV_PYTHON) tools/build_course.py --after 3
+
 serve: ## build the pages and show them at http://localhost:8000 (or the next free port)
 	@sh tools/setup_env.sh book 4
 	@$(VENV_PYTHON) tools/build_book.py --step 3/4
@@ -42,7 +47,7 @@ test: ## check everything: style, unit tests, book, notebooks, pages (under 15 m
 	@$(VENV_PYTHON) tools/check.py test
 
 test-more: ## the slower checks: other CPU kernels, more cases, chapters run in a browser, storing and building twice
-	@sh tools/setup_env.sh test 12
+	@sh tools/setup_env.sh test 13
 	@$(VENV_PYTHON) tools/check.py test-more
 
 test-oldest: ## the tests, notebooks and book at the lowest versions that pyproject.toml admits

@@ -208,6 +208,12 @@ def test_more() -> list[Check]:
     return [
         Check("a Pyodide to run chapters on", [LIVE]),
         Check("book", [["tools/build_book.py"]]),
+        Check(
+            "what a course hands out",
+            [["tools/build_course.py"]],
+            {},
+            "book",
+        ),
         # The others are the same each time.
         Check("drawn cases, a thousand each", [DRAWN], more),
         # Counting lines takes as long again as the tests. They are judged by the next check, lines and branches each.
