@@ -532,10 +532,7 @@ def build(root: Path, site: Path, into: Path, names: list[str]) -> int:
             raise DeckError(
                 f"there is no deck {name}; there are: {', '.join(sorted(known))}"
             )
-    if not names:
-        cleared(into)
-    made, files, number = {}, {"_static/favicon.svg"}, 0
-    (into / "_static").mkdir(parents=True, exist_ok=True)
+    made, texts, files = {}, {}, {"_static/favicon.svg"}
     styles: list[str] = []
     for place, name in enumerate(wanted := names or sorted(known), start=1):
         deck = read_deck(known[name])
@@ -551,14 +548,21 @@ def build(root: Path, site: Path, into: Path, names: list[str]) -> int:
             raise DeckError(
                 "the pages leave their formulas to the browser; slides need them set: build the book with Node"
             )
-        (into / f"{name}.html").write_text(text, "utf8")
+        texts[f"{name}.html"] = text
         files |= needed(site, text, styles)
         made[name] = deck, chapter
-        number += len(deck.slides)
         print(
             f"       {place}/{len(wanted)} {name}: {len(deck.slides)} slides, {deck.minutes} minutes",
             flush=True,
         )
+    # Nothing is written before all is well. The list comes first: by it a folder of slides is known.
+    if not names:
+        cleared(into)
+    (into / "_static").mkdir(parents=True, exist_ok=True)
+    if not (names and (into / "index.html").is_file()):
+        texts = {"index.html": index(root, made, styles), **texts}
+    for name, text in texts.items():
+        (into / name).write_text(text, "utf8")
     for file in sorted(files):
         # A style sheet may name a file for something that no page has.
         if (site / file).is_file():
@@ -568,8 +572,7 @@ def build(root: Path, site: Path, into: Path, names: list[str]) -> int:
         shutil.copyfile(
             root / DECKS / "_static" / file, into / "_static" / file
         )
-    (into / "index.html").write_text(index(root, made, styles), "utf8")
-    return number
+    return sum(len(deck.slides) for deck, _ in made.values())
 
 
 def main() -> int:
