@@ -1452,7 +1452,7 @@ CALLS |= {
     "forced: one head": lambda: forced(READER, "a", 0),
     "forced: no head": lambda: forced(READER, "a", []),
     "forced: head": lambda: forced(READER, "a", [2]),
-    "check: unknown": lambda: check("ex-none", 1),
+    "check: unknown": lambda: check("something", 1),
     "check: nearly": lambda: check("ex-attention-blnd", 1),
     "check: number": lambda: check(7, 1),
     "exercises_of: unknown": lambda: exercises_of("99_none"),
