@@ -4,6 +4,8 @@ Checked elsewhere: the patterns, the forms of attention and their counts, in
 tests/insights/test_quadratic_cost.py; the two tasks in tests/insights/test_look_up.py.
 """
 
+import json
+import re
 from math import factorial
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from attention_in_detail import attention, window_mask
+from attention_in_detail.exercises.cost import ARENA
 from attention_in_detail.insights.look_up import draw_items, train_reader
 from attention_in_detail.insights.quadratic_cost import (
     global_mask,
@@ -24,6 +27,7 @@ from attention_in_detail.insights.quadratic_cost import (
 )
 from attention_in_detail.insights.results import experiment
 from attention_in_detail.parallelism import attention_cost
+from tests.extension_support import ROOT
 from tests.support import normal
 
 STORED = experiment("quadratic_cost")
@@ -108,6 +112,22 @@ def test_where_the_counts_cross():
     per_token = linear_cost(1, 1, 128, 128).multiply_adds
     assert per_token == 32_896
     assert linformer_cost(1, 1, 128, 128, 256).multiply_adds == 131_072
+
+
+def test_the_exercise_has_the_table_of_the_page():
+    cells = json.loads(
+        (ROOT / "notebooks/29_quadratic_cost.ipynb").read_text("utf8")
+    )["cells"]
+    page = "\n".join("".join(cell["source"]) for cell in cells)
+    rows = re.findall(
+        r"^\| ([\w ()]+) \| \{reported\}`([\d.]+)` \| \{reported\}`([\d.]+)` \|$",
+        page,
+        re.M,
+    )
+    read = [(float(mean), float(speed)) for _, mean, speed in rows]
+    assert read == list(ARENA.values())
+    for (name, *_), ours in zip(rows, ARENA, strict=True):
+        assert name.startswith(ours)
 
 
 def test_at_256_tokens_blocks_of_64_leave_no_pair_out():
