@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -191,6 +193,13 @@ def test_a_prompt_of_small_integers_is_a_prompt():
     assert np.array_equal(
         generate(p, prompt.astype(np.int8), 3), generate(p, prompt, 3)
     )
+
+
+def test_parameters_can_be_copied():
+    p = model(**OF_TODAY)
+    same = copy.deepcopy(p)
+    assert (same.before, same.cap) == (3, 5.0)
+    assert np.array_equal(same.embedding, p.embedding)
 
 
 def test_gradients_reach_every_parameter():
