@@ -444,6 +444,43 @@ def test_our_functions_give_what_the_book_gives():
     ]
 
 
+def test_every_attention_of_the_model_gets_its_mask():
+    """Translations alone would not tell: two of them are right without."""
+    batch = make_batch(NUMBERS)
+    padding = OURS.padding_mask(batch.source_lengths, batch.source.shape[1])
+    seen = []
+
+    def own(p, x, mask=None):
+        causal = OURS.causal_mask(x.shape[1], x.shape[1])
+        kinds = [
+            name
+            for name, wanted in (("source", padding), ("target", causal))
+            if np.array_equal(mask, wanted)
+        ]
+        seen.extend(kinds or ["none"])
+        return OURS.self_attention(p, x, mask=mask)
+
+    def crossed(p, x, context, mask=None):
+        assert context.shape[:2] == batch.source.shape
+        seen.append("crossed" if np.array_equal(mask, padding) else "none")
+        return OURS.cross_attention(p, x, context, mask=mask)
+
+    code = SimpleNamespace(
+        self_attention=own,
+        cross_attention=crossed,
+        causal_mask=OURS.causal_mask,
+        padding_mask=OURS.padding_mask,
+    )
+    translated(code, NUMBERS)
+    model = trained_number_words()
+    layers = len(model.encoder_layers)
+    steps = (len(seen) - layers) // (2 * len(model.decoder_layers))
+    assert steps == batch.wanted.shape[1]
+    assert seen == ["source"] * layers + ["target", "crossed"] * (
+        len(model.decoder_layers) * steps
+    )
+
+
 WIDE = "if x.shape[-1] > 20:\n        "
 
 
