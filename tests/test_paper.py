@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from docutils import nodes
+from docutils.utils import new_document
 from sphinx import addnodes
 
 from tests.extension_support import extension
@@ -226,6 +228,33 @@ def test_a_solution_that_has_moved_leads_to_places_of_its_own_page():
     assert writer.curfilestack[-1] == "notebooks/02_attention"
     paper_latex.depart_box(writer, one)
     assert writer.curfilestack == ["solutions"]
+
+
+def test_an_exercise_of_another_page_has_its_number():
+    """LaTeX counts no exercises, so a number that it looked up would be one of something else."""
+    document = new_document("all")
+    links = [
+        addnodes.number_reference(
+            "", "", nodes.inline("", "x"), title=title, refuri=uri
+        )
+        for title, uri in (
+            ("Exercise %s", "%notebooks/01_a#ex-a-one"),
+            ("Fig. %s", "%notebooks/01_a#fig-one"),
+        )
+    ]
+    document += nodes.paragraph("", "", *links)
+    document.settings.env = types.SimpleNamespace(
+        sphinx_exercise_registry={
+            "ex-a-one": {"docname": "notebooks/01_a"}
+        },
+        toc_fignumbers={
+            "notebooks/01_a": {"exercise": {"ex-a-one": (4, 2)}}
+        },
+    )
+    paper_latex.Book(document).exercises()
+    raw, figure = document[0].children
+    assert raw.astext() == r"\hyperref[exercise:ex-a-one]{Exercise 4.2}"
+    assert figure is links[1]
 
 
 def test_a_box_begins_where_its_title_and_what_follows_have_room():

@@ -430,6 +430,7 @@ class Book(SphinxPostTransform):
         for table in list(self.document.findall(nodes.table)):
             set_widths(table)
         self.equations()
+        self.exercises()
         self.solutions(chapters)
         self.references()
         self.front()
@@ -588,6 +589,18 @@ class Book(SphinxPostTransform):
                 link.replace_self(
                     math_reference("", docname=docname, target=name)
                 )
+
+    def exercises(self) -> None:
+        """A reference to an exercise of another page has the number of the site; LaTeX would put what it counted last."""
+        known = getattr(self.env, "sphinx_exercise_registry", {})
+        for link in list(self.document.findall(addnodes.number_reference)):
+            name = link.get("refuri", "").rpartition("#")[2]
+            if name not in known:
+                continue
+            numbers = self.env.toc_fignumbers[known[name]["docname"]]
+            number = ".".join(map(str, numbers["exercise"][name]))
+            said = escape(link["title"] % number)
+            link.replace_self(tex(f"\\hyperref[exercise:{name}]{{{said}}}"))
 
     def references(self) -> None:
         """The list of references stands on the page that announces it; Sphinx puts it behind everything."""
