@@ -410,7 +410,8 @@ def test_the_command_makes_the_guide(pages, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == f"guide: {target}\n"
     text = target.read_text("utf8")
     assert 'href="../../html/book/project.html"' in text
-    assert "Teaching: Attention in Detail" in text
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
+    assert f"Teaching: {settings['title']}" in text
     monkeypatch.setenv("BOOK_URL", "https://b.org/x")
     assert TOOL.main([str(target)]) == 0
     assert "https://b.org/x/book/project.html" in target.read_text("utf8")
