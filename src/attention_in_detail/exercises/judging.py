@@ -194,7 +194,9 @@ def describe(
     """Say how an array differs from the one that is wanted, without a number of the latter."""
     if given.shape != wanted.shape:
         return _shapes(given, wanted, axes)
-    given, wanted = given * 1, wanted * 1  # true and false as 1 and 0
+    given, wanted = (
+        x.astype(int) if x.dtype == bool else x for x in (given, wanted)
+    )  # true and false as 1 and 0
     if np.isnan(given).any() and not np.isnan(wanted).any():
         return "There is a NaN in it: somewhere 0 is divided by 0, or a row has no entry left."
     if _same(given, np.asarray(-wanted), 1e-9):
