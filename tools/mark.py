@@ -37,6 +37,7 @@ import csv
 import dataclasses
 import errno
 import functools
+import itertools
 import json
 import os
 import pickle
@@ -92,6 +93,8 @@ REFUSES = (
     "the setting kernel.unprivileged_userns_clone, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns"
 )
 LABEL = re.compile(r"""\bcheck\s*\(\s*(?:label\s*=\s*)?["'](ex-[\w-]+)""")
+# Users that no system has.
+FIRST_USER = 1_700_000_000
 SHORTEST_POLL = 0.05
 MOST_LINES = 10_000
 
@@ -464,12 +467,25 @@ def judged(asked: Asked, told: Any) -> tuple[str, str]:
 # ---- where it runs ------------------------------------------------------------------
 
 
+def is_above_limits() -> bool:
+    """Whether this is root, whose processes the system does not limit, and who can become any other user."""
+    try:
+        known = Path("/proc/self/uid_map").read_text().split()
+    except OSError:
+        return False
+    return os.geteuid() == 0 and known == ["0", "0", "4294967295"]
+
+
 class Place:
     """Where notebooks run: inside bubblewrap, or, with trust, not."""
 
     def __init__(self, folder: Path, limits: Limits, trust: bool) -> None:
         self.folder, self.limits = folder.resolve(), limits
         self.program = None if trust else shutil.which("bwrap")
+        # Each sandbox of root belongs to a user of its own, who owns nothing.
+        self.users = None
+        if not trust and is_above_limits():
+            self.users = itertools.count(FIRST_USER)
         self.options: list[str] = []
         self.fonts = ""
         if trust:
@@ -482,8 +498,13 @@ class Place:
         known = help_.stdout + help_.stderr
         if "--size" not in known:
             raise CannotMark(OLD)
-        if "--disable-userns" in known:
-            self.options = ["--disable-userns"]
+        if self.users is not None:
+            for right in ("CAP_SETUID", "CAP_SETGID"):
+                self.options += ["--cap-add", right]
+        else:
+            self.options = ["--unshare-user"]
+            if "--disable-userns" in known:
+                self.options += ["--disable-userns"]
 
     def shown(self) -> list[str]:
         """Folders and files of this machine that the sandbox shows, none of them inside another."""
@@ -534,14 +555,21 @@ class Place:
         size = str(self.limits.disk)
         call = [
             str(self.program),
-            *("--unshare-user", "--unshare-pid", "--unshare-net"),
-            *("--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+            *("--unshare-pid", "--unshare-net", "--unshare-ipc"),
+            *("--unshare-uts", "--unshare-cgroup-try"),
             *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
             *("--hostname", "localhost", *self.options),
             *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
-            *("--size", size, "--tmpfs", "/dev/shm"),
-            *("--size", size, "--tmpfs", "/tmp"),
+            *("--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"),
+            *("--perms", "1777", "--size", size, "--tmpfs", "/tmp"),
         ]
+        # The folders on the way there, which else only the owner could pass.
+        passed = {Path("/"), Path("/tmp")}
+        for one in [*shown, str(INSIDE / "any")]:
+            for above in reversed(Path(one).parents):
+                if above not in passed:
+                    passed.add(above)
+                    call += ["--perms", "0755", "--dir", str(above)]
         for one in shown:
             call += ["--ro-bind", one, one]
         for one in self.hidden(shown):
@@ -550,7 +578,8 @@ class Place:
             call += ["--ro-bind", source, target]
         return [
             *call,
-            *("--dir", "/tmp/work", "--chdir", "/tmp/work"),
+            *("--perms", "0777", "--dir", "/tmp/work"),
+            *("--chdir", "/tmp/work"),
             *("--remount-ro", "/"),
         ]
 
@@ -574,7 +603,14 @@ class Place:
         """Try whether a sandbox can be made; in the same go look through the fonts, which takes seconds."""
         fonts = folder / "fonts"
         fonts.mkdir()
+        belongs = ""
+        if self.users is not None:
+            user = next(self.users)
+            belongs = f"os.setgid({user}); os.setuid({user})\n"
+            folder.chmod(0o711)
+            fonts.chmod(0o777)
         code = (
+            f"import os; {belongs}"
             f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n"
             "import attention_in_detail\n"
             "try: import matplotlib.font_manager\n"
@@ -676,19 +712,26 @@ def memory_of(pids: list[int], bound: int) -> int:
 
 
 def tasks_of_this_user() -> int:
-    """How many threads the user has: the system counts them all against the bound on processes."""
+    """How many threads the user has."""
     count = 0
     try:
         for one in os.scandir("/proc"):
-            if one.name.isdigit():
-                try:
-                    if one.stat().st_uid == os.getuid():
-                        count += len(os.listdir(f"{one.path}/task"))
-                except OSError:
-                    continue
+            with contextlib.suppress(OSError):
+                if one.name.isdigit() and one.stat().st_uid == os.getuid():
+                    count += len(os.listdir(f"{one.path}/task"))
     except OSError:
         return 1 << 16
     return count
+
+
+def counted_with_others(place: Place) -> bool:
+    """Whether the system counts all threads of the user against the bound on processes, and not those of a sandbox alone."""
+    if place.users is not None:
+        return False
+    numbers = re.findall(r"\d+", os.uname().release)[:2]
+    # Since 5.14 Linux counts for each namespace of users.
+    is_new = tuple(map(int, numbers)) >= (5, 14)
+    return not (place.program and sys.platform == "linux" and is_new)
 
 
 @dataclass
@@ -708,11 +751,13 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it started."""
-    for pid in reversed(tree(process.pid, 10_000)[1:]):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+    # The first in a sandbox takes all others in it along. Outside, the group goes at once, then whoever left it.
+    found = tree(process.pid, 1000)[1:]
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
+    for pid in found:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
     process.wait()
 
 
@@ -790,8 +835,14 @@ def run(
                 "seconds": limits.seconds,
                 "memory": limits.memory,
                 "file": limits.file,
-                "processes": limits.processes + tasks_of_this_user(),
+                "processes": limits.processes
+                + (
+                    tasks_of_this_user()
+                    if counted_with_others(place)
+                    else 0
+                ),
             },
+            "user": None if place.users is None else next(place.users),
         }
         inside = "/tmp" if place.program else home
         with tempfile.TemporaryFile() as paper:

@@ -330,6 +330,11 @@ def main() -> None:
     job = json.load(sys.stdin.buffer)
     channel = Channel()
     limited(job["limits"])
+    if job["user"] is not None:
+        # Root would be above the bound on processes.
+        os.setgroups([])
+        os.setgid(job["user"])
+        os.setuid(job["user"])
     if job["fonts"]:
         # Fonts take seconds to be looked through; it was done before.
         shutil.copytree(job["fonts"], os.environ["MPLCONFIGDIR"])
