@@ -912,7 +912,7 @@ KINDS = {
         AXIS,
     ],
     "memory": ["x = [b'0' * 10**8 for _ in range(10**4)]", IMPORTS, AXIS],
-    "forks": [FORKS, AXIS],
+    "forks": [IMPORTS, FORKS, AXIS],
     "print": [IMPORTS, AXIS, "while True: print('x' * 10**6, flush=True)"],
 }  # fmt: skip
 # How many of each, beside 30 that are no notebooks. Those that never end cost all of their time.
