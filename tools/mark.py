@@ -479,6 +479,8 @@ def is_above_limits() -> bool:
 class Place:
     """Where notebooks run: inside bubblewrap, or, with trust, not."""
 
+    login = "student"
+
     def __init__(self, folder: Path, limits: Limits, trust: bool) -> None:
         self.folder, self.limits = folder.resolve(), limits
         self.program = None if trust else shutil.which("bwrap")
@@ -589,8 +591,8 @@ class Place:
             "TMPDIR": home,
             "MPLCONFIGDIR": f"{home}/matplotlib",
             "MPLBACKEND": "Agg",
-            "USER": "student",
-            "LOGNAME": "student",
+            "USER": self.login,
+            "LOGNAME": self.login,
             "PATH": "/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
