@@ -61,7 +61,7 @@ students: ## make the notebooks for students, without solutions and outputs, in 
 	@sh tools/setup_env.sh book 3
 	@echo '[3/3] notebooks for students'; $(VENV_PYTHON) tools/student_notebooks.py
 
-mark: ## mark a folder of returned notebooks: FOLDER=... (also OUT=marks.csv JOBS=2 TIME=180 MEMORY=2048; needs bubblewrap)
+mark: ## mark a folder of returned notebooks: FOLDER=... (also OUT=marks.csv JOBS=2 TIME=300 MEMORY=2048; needs bubblewrap)
 	@[ -n '$(FOLDER)' ] || { echo 'make: which folder? make mark FOLDER=returned' >&2; exit 1; }
 	@sh tools/setup_env.sh test 3
 	@echo '[3/3] marking'; $(VENV_PYTHON) tools/mark.py '$(FOLDER)' $(if $(OUT),--out '$(OUT)') $(if $(JOBS),--jobs $(JOBS)) \

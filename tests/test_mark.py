@@ -358,6 +358,14 @@ def test_odd_numbers_are_judged_all_the_same(answer):
     assert mark.judged(NUMBERS, sent(answer))[0] == "not yet"
 
 
+def test_an_answer_is_looked_at_without_knowing_what_is_right():
+    case = judging.Case("a word", ("query", 3), {"axis": -1})
+    [found] = observed("function", lambda word, n, axis: len(word), [case])
+    assert (found.numbers, found.fault) == (5, "")
+    assert observed("open", "because") is ...
+    assert observed("words", 5) == judging.Odd("no words")
+
+
 def test_too_much_is_not_handed_over():
     large = np.zeros(run_answers.LARGEST // 8 + 1)
     assert sent(large)["is"] == "odd"

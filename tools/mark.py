@@ -117,7 +117,7 @@ class Limits:
         handed: bytes that it hands over.
     """
 
-    seconds: float = 180.0
+    seconds: float = 300.0
     memory: int = 2048 * MIB
     processes: int = 64
     file: int = 64 * MIB
