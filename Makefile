@@ -1,7 +1,7 @@
 # Attention in Detail. `make` lists what can be made.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help book pdf epub course serve test test-more test-oldest test-newest notebooks bench experiments again mutants clean
+.PHONY: help book pdf epub course students mark serve test test-more test-oldest test-newest notebooks bench experiments again mutants clean
 
 VENV_PYTHON := .venv/bin/python
 # How many processes the tests may use.
@@ -61,6 +61,16 @@ test-newest: ## the same at the newest versions that are out: shows what has bro
 notebooks: ## run the notebooks and store their outputs (one: NB=notebooks/02_attention.ipynb)
 	@sh tools/setup_env.sh test 3
 	@$(VENV_PYTHON) tools/run_notebooks.py --step 3/3 $(NB)
+
+students: ## make the notebooks for students, without solutions and outputs, in _build/course/notebooks
+	@sh tools/setup_env.sh book 3
+	@echo '[3/3] notebooks for students'; $(VENV_PYTHON) tools/student_notebooks.py
+
+mark: ## mark a folder of returned notebooks: FOLDER=... (also OUT=marks.csv JOBS=2 TIME=300 MEMORY=2048; needs bubblewrap)
+	@[ -n '$(FOLDER)' ] || { echo 'make: which folder? make mark FOLDER=returned' >&2; exit 1; }
+	@sh tools/setup_env.sh test 3
+	@echo '[3/3] marking'; $(VENV_PYTHON) tools/mark.py '$(FOLDER)' $(if $(OUT),--out '$(OUT)') $(if $(JOBS),--jobs $(JOBS)) \
+	    $(if $(TIME),--seconds $(TIME)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(TRUST),--trust)
 
 bench: ## measure again what the pages show as stored (half an hour; one: NAME=multi_head; in a minute, not stored: QUICK=1)
 	@[ -z '$(NAME)' ] || [ -f 'bench/$(NAME).py' ] || { \

@@ -1,4 +1,10 @@
-"""Judge an answer to an exercise: right, or what is wrong with it, and never the answer itself."""
+"""Judge an answer to an exercise: right, or what is wrong with it, and never the answer itself.
+
+Judging has two halves. ``observed`` looks at an answer, calls it where it is a function, and leaves plain data: numbers,
+words, a sentence on what went wrong. It knows the form of the exercise and not what is right. ``verdict_on`` compares
+that data with what is right; no code of the reader runs there. ``judge`` is one after the other. Who marks the answers
+of others does the first half where their code runs, and the second where it does not.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +19,24 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "FORMS",
     "LEVELS",
     "Case",
     "Exercise",
     "Mistake",
+    "Odd",
+    "Outcome",
     "Verdict",
     "judge",
+    "observed",
+    "verdict_on",
 ]
 
 #: What an exercise asks for, in the order in which a reader usually meets them.
 LEVELS = ("by hand", "explain", "prove", "measure", "implement", "break it")
+
+#: What an answer can be: nothing that a machine could judge, numbers, words to choose from, a function.
+FORMS = ("open", "numbers", "words", "function")
 
 NO_ANSWER = "No answer yet: put yours in place of the three dots."
 NOT_JUDGED = "A proof is not judged here: compare yours with the solution."
@@ -86,6 +100,15 @@ class Exercise:
     tolerance: float = 1e-6
     remark: str = ""
 
+    @property
+    def form(self) -> str:
+        """What an answer is, one of ``FORMS``."""
+        if self.right is None:
+            return "open"
+        if self.cases is not None:
+            return "function"
+        return "words" if self.choices else "numbers"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -115,18 +138,66 @@ class Verdict:
         )
 
 
+@dataclass(frozen=True)
+class Odd:
+    """What is no answer of the form that is asked for.
+
+    Attributes:
+        words: what it is, as in "a text": they follow "yours is".
+    """
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a function of the reader did in one case.
+
+    Attributes:
+        numbers: what it returned; None if that was nothing to compare.
+        fault: what went wrong: it follows "With one row it". Empty: nothing.
+    """
+
+    numbers: np.ndarray | None
+    fault: str = ""
+
+
 def judge(exercise: Exercise, answer: Any) -> Verdict:
     """Compare an answer with the right one, then with the mistakes, then look for what else it could be."""
-    if answer is ...:
+    cases = () if exercise.cases is None else tuple(exercise.cases())
+    return verdict_on(exercise, observed(exercise.form, answer, cases))
+
+
+def observed(form: str, answer: Any, cases: Iterable[Case] = ()) -> Any:
+    """The first half of judging: an answer as plain data, with nothing left that could run.
+
+    Args:
+        form: what the exercise asks for, one of ``FORMS``.
+        answer: what was answered.
+        cases: what a function is tried on. The first one in which something goes wrong is the last one tried.
+
+    Returns:
+        ``...`` where there is no answer; an array; a tuple of words; a list with an ``Outcome`` for each case that was
+        tried; or an ``Odd``.
+    """
+    if answer is ... or form == "open":
+        return ...
+    if form == "function":
+        return _outcomes(answer, cases)
+    if form == "words":
+        words = _words(answer)
+        return Odd("no words") if words is None else words
+    array = _array(answer)
+    return Odd(_kind(answer)) if array is None else array
+
+
+def verdict_on(exercise: Exercise, given: Any) -> Verdict:
+    """The second half of judging: compare what ``observed`` left with what is right and what is known to be wrong."""
+    if given is ... and exercise.right is not None:
         return Verdict(exercise.label, None, NO_ANSWER)
     if exercise.right is None:
         return Verdict(exercise.label, None, NOT_JUDGED)
-    if exercise.cases is not None:
-        fault = _fault_of_function(exercise, answer)
-    elif exercise.choices:
-        fault = _fault_of_words(exercise, answer)
-    else:
-        fault = _fault_of_value(exercise, answer)
+    fault = _FAULTS[exercise.form](exercise, given)
     if fault is None:
         return Verdict(exercise.label, True, exercise.remark)
     return Verdict(exercise.label, False, fault)
@@ -160,13 +231,12 @@ def _same(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
     )
 
 
-def _fault_of_value(exercise: Exercise, answer: Any) -> str | None:
+def _fault_of_value(exercise: Exercise, given: Any) -> str | None:
     assert exercise.right is not None
     wanted = np.asarray(exercise.right())
-    given = _array(answer)
-    if given is None:
+    if isinstance(given, Odd):
         kind = "a number" if not wanted.shape else "numbers"
-        return f"The answer is {kind}; yours is {_kind(answer)}."
+        return f"The answer is {kind}; yours is {given.words}."
     if _same(given, wanted, exercise.tolerance):
         return None
     for mistake in exercise.mistakes:
@@ -312,12 +382,12 @@ def _words(answer: Any) -> tuple[str, ...] | None:
     return tuple(word.strip().lower() for word in found)
 
 
-def _fault_of_words(exercise: Exercise, answer: Any) -> str | None:
+def _fault_of_words(exercise: Exercise, given: Any) -> str | None:
     assert exercise.right is not None
-    wanted, given = _words(exercise.right()), _words(answer)
+    wanted = _words(exercise.right())
     assert wanted is not None
     known = ", ".join(f'"{choice}"' for choice in exercise.choices)
-    if given is None:
+    if isinstance(given, Odd):
         return f"The answer is made of these words: {known}."
     if unknown := [word for word in given if word not in exercise.choices]:
         return (
@@ -343,26 +413,43 @@ def _copies(case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return copy.deepcopy(case.arguments), copy.deepcopy(case.named)
 
 
-def _fault_of_function(exercise: Exercise, answer: Any) -> str | None:
+def _outcomes(answer: Any, cases: Iterable[Case]) -> list[Outcome] | Odd:
+    if not callable(answer):
+        return Odd(_kind(answer))
+    found: list[Outcome] = []
+    for case in cases:
+        found.append(_outcome(answer, case))
+        if found[-1].fault:
+            break
+    return found
+
+
+def _outcome(function: Callable[..., Any], case: Case) -> Outcome:
+    arguments, named = _copies(case)
+    try:
+        result = function(*arguments, **named)
+    except Exception as error:
+        told = str(error).splitlines()[0] if str(error) else ""
+        return Outcome(None, f"stopped: {type(error).__name__}: {told}")
+    if _changed((arguments, named), (case.arguments, case.named)):
+        return Outcome(None, "changed its own input; work on a copy.")
+    array = _array(result)
+    if array is None:
+        return Outcome(None, f"returned something that is {_kind(result)}.")
+    return Outcome(array)
+
+
+def _fault_of_function(exercise: Exercise, outcomes: Any) -> str | None:
     assert exercise.right is not None
     assert exercise.cases is not None
-    if not callable(answer):
-        return f"The answer is a function; yours is {_kind(answer)}. Hand over its name, without brackets."
+    if isinstance(outcomes, Odd):
+        return f"The answer is a function; yours is {outcomes.words}. Hand over its name, without brackets."
     cases = list(exercise.cases())
     given: list[np.ndarray] = []
-    for case in cases:
-        arguments, named = _copies(case)
-        try:
-            result = answer(*arguments, **named)
-        except Exception as error:
-            told = str(error).splitlines()[0] if str(error) else ""
-            return f"With {case.name} it stopped: {type(error).__name__}: {told}"
-        if _changed((arguments, named), (case.arguments, case.named)):
-            return f"With {case.name} it changed its own input; work on a copy."
-        array = _array(result)
-        if array is None:
-            return f"With {case.name} it returned something that is {_kind(result)}."
-        given.append(array)
+    for case, outcome in zip(cases, outcomes, strict=False):
+        if outcome.numbers is None:
+            return f"With {case.name} it {outcome.fault}"
+        given.append(outcome.numbers)
     wanted = [_called(exercise.right, case) for case in cases]
     good = [
         _same(one, other, exercise.tolerance)
@@ -385,6 +472,13 @@ def _fault_of_function(exercise: Exercise, answer: Any) -> str | None:
     if right:
         told += f", with {' and '.join(right)} right"
     return f"{told}. {describe(given[first], wanted[first], exercise.axes)}"
+
+
+_FAULTS = {
+    "numbers": _fault_of_value,
+    "words": _fault_of_words,
+    "function": _fault_of_function,
+}
 
 
 def _called(function: Callable[..., Any], case: Case) -> np.ndarray:
