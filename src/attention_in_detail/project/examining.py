@@ -372,7 +372,8 @@ def examine(
         begun: is called before each stage with its number, from 1, and its name; the model is the last, "the model".
 
     Returns:
-        The :class:`~attention_in_detail.project.examining.Report`. Nothing that the code raises gets out, but for a KeyboardInterrupt.
+        The :class:`~attention_in_detail.project.examining.Report`. Nothing that the code raises gets out, but for a
+        KeyboardInterrupt.
 
     Raises:
         TypeError: if ``path`` is no path, or ``begun`` no function.
