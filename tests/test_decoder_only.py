@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from attention_in_detail import (
     DecoderOnlyParameters,
     EncoderLayerParameters,
+    cached_self_attention,
     causal_mask,
     decoder_only,
     encoder_layer,
@@ -130,6 +131,12 @@ def test_weights_come_with_each_layer(make):
         for i in range(7):
             open_ = [j <= i and (i - j <= 3 or j < 1) for j in range(7)]
             assert ((A[:, :, i] > 0) == open_).all()
+    layer = p.layers[0]
+    x = layer_norm(layer.attention_norm, make(numpy_of(p.embedding)[t]))
+    *_, first = cached_self_attention(
+        layer.attention, x, return_weights=True, **OF_TODAY
+    )
+    assert_close(weights[0], first)
     *_, after = decoder_only(p, make(t[:, 5:]), None, return_weights=True)
     assert numpy_of(after[0]).shape == (3, 6, 2, 2)
     _, known = decoder_only(p, make(t[:, :5]))
@@ -186,6 +193,23 @@ def test_the_most_probable_token_is_taken():
         best = logits[:, -1].argmax(-1)[:, None]
         so_far = np.concatenate([so_far, best], axis=-1)
         assert np.array_equal(generate(p, prompt, n + 1), so_far[:, 4:])
+
+
+@pytest.mark.parametrize(
+    ("cached", "computed"), [(True, [4, 1, 1]), (False, [4, 5, 6])]
+)
+def test_with_the_cache_each_position_is_computed_once(
+    cached, computed, monkeypatch
+):
+    asked, whole = [], decoder_only.unchecked
+
+    def noted(p, tokens, cache=None):
+        asked.append(tokens.shape[-1])
+        return whole(p, tokens, cache)
+
+    monkeypatch.setattr(decoder_only, "unchecked", noted)
+    generate(model(), tokens(4, V=V), 3, cached=cached)
+    assert asked == computed
 
 
 def test_a_prompt_of_small_integers_is_a_prompt():

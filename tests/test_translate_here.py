@@ -188,7 +188,6 @@ def test_the_weights_are_a_file_of_the_site_under_400_kb_and_nothing_else_carrie
             "__init__.py",
             "_files.py",
             "decoder_only.npz",
-            "decoder_only.py",
             "number_words.npz",
         )
     ]
