@@ -256,7 +256,7 @@ def test_numbers_come_from_where_they_are_stated(tmp_path):
     found = TOOL.filled(guide, TOOL.chapters(tmp_path, site))
     assert found == (
         "% The table, filled by tools/teachers_guide.py\n"
-        "| no. | chapter | to read | deck | exercises | needs |\n"
+        "| no. | chapter | to read | deck | tasks | needs |\n"
         "|---|---|---|---|---|---|\n"
         "| 1 | {doc}`../notebooks/01_one` | 10 | 45 | 2 |  |\n"
         "| 3 | {doc}`../notebooks/02_two` | 1005 | – | 0 | 1 |\n"

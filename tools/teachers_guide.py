@@ -131,7 +131,7 @@ def table(text: str, all_chapters: list[Chapter]) -> str:
     before = kept(text)
     numbers = {one.name: one.number for one in all_chapters}
     lines = [
-        "| no. | chapter | to read | deck | exercises | needs |",
+        "| no. | chapter | to read | deck | tasks | needs |",
         "|---|---|---|---|---|---|",
     ]
     sums = [0, 0, 0]
