@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from attention_in_detail.exercises import check
 from attention_in_detail.nn import MultiHeadAttention
 from attention_in_detail.stored import stored_result
-from tests.page_numbers import said_by
 from tests.support import assert_close
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -289,7 +289,9 @@ def test_the_exercise_with_an_exponent(bench):
     assert round(found["time"], 2) == 1.85
     p = math.log(13) / math.log(4)
     assert round(520 * 4**p) == 6760
-    assert said_by("sol-speed-exponent") == "1.85 6760\n"
+    answer = [p, 520 * 4**p]
+    assert check("ex-speed-exponent", answer)
+    assert not check("ex-speed-exponent", [2.0, 520 * 4**2])
 
 
 def test_the_exercise_with_a_floor():

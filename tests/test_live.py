@@ -19,6 +19,7 @@ import yaml
 from bs4 import BeautifulSoup
 from PIL import Image
 
+from attention_in_detail.exercises import CHAPTERS
 from tests.extension_support import ROOT, extension, loaded
 
 live = extension("live")
@@ -218,13 +219,31 @@ def test_nothing_is_listed_that_is_not_needed():
     in_functions -= sys.stdlib_module_names | ours | at_once
     assert at_once == {"array_api_compat", "jaxtyping"}
     assert at_once < {name.replace("-", "_") for name in live.NEEDS}
-    # These two read trained weights that are not on a page either; Pillow comes with matplotlib.
+    # Two read trained weights that are not on a page either; Pillow comes with matplotlib. PyTorch is asked for by exercises
+    # of chapters that no browser runs, as the next test says.
     assert in_functions - set(live.FROM_PYODIDE) == {
         *live.LATER,
         "PIL",
         "safetensors",
         "tokenizers",
+        "torch",
     }
+
+
+def test_the_exercises_of_a_chapter_that_runs_need_no_more_than_it():
+    runs = [
+        module
+        for chapter, module in CHAPTERS.items()
+        if not live.missing(
+            live.cells_of(ROOT / f"notebooks/{chapter}.ipynb"),
+            live.Modules(live.package_root()),
+        )
+    ]
+    assert len(runs) > 10
+    folder = live.package_root() / "exercises"
+    for module in runs:
+        text = (folder / f"{module}.py").read_text("utf8")
+        assert "import torch" not in text, module
 
 
 def test_a_missing_package_is_named():
