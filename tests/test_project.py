@@ -163,7 +163,7 @@ def test_no_message_holds_the_answer(stage):
 CLASSICS = [
     ((" / queries.shape[-1] ** 0.5", ""), "scores", "not scaled"),
     (("queries.shape[-1] ** 0.5", "queries.shape[-1]"), "scores", "by D_k"),
-    (("queries.shape[-1] ** 0.5", "8"), "scores", "it is wrong"),
+    (("queries.shape[-1] ** 0.5", "8"), "scores", "Wrong in this"),
     (("np.swapaxes(keys, -1, -2)", "keys.T"), "scores", "without a batch"),
     (
         ("largest = z.max(-1, keepdims=True)", "largest = 0 * z[..., :1]"),
@@ -333,7 +333,7 @@ def test_no_file(tmp_path):
         ),
         (
             "def scores(queries, keys):\n    return (queries @ keys.mT)[0]",
-            "it is wrong. It has the shape",
+            "Wrong in this case: three queries and five keys. It has the shape",
         ),
         (
             "import math\nscores = math.hypot",

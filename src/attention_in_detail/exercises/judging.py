@@ -38,6 +38,9 @@ LEVELS = ("by hand", "explain", "prove", "measure", "implement", "break it")
 #: What an answer can be: nothing that a machine could judge, numbers, words to choose from, a function.
 FORMS = ("open", "numbers", "words", "function")
 
+#: The largest difference of an entry where an exercise does not say its own.
+TOLERANCE = 1e-6
+
 NO_ANSWER = "No answer yet: put yours in place of the three dots."
 NOT_JUDGED = "A proof is not judged here: compare yours with the solution."
 
@@ -85,7 +88,9 @@ class Exercise:
         cases: makes what a function is tried on. None: a value is asked for.
         axes: names of the axes of the answer, as in ``("T", "D_v")``, for messages.
         choices: the words that an answer may consist of. Empty: numbers are asked for.
-        tolerance: largest difference of an entry.
+        tolerance: largest difference of an entry, and of one that is larger than 1, largest part of it that the difference
+            may be. Unless it is more than ``TOLERANCE``, whole numbers must be met whatever their size.
+        open_length: how many rows there are is a part of the answer, and no verdict says it.
         remark: what to say to a right answer.
     """
 
@@ -97,8 +102,9 @@ class Exercise:
     cases: Callable[[], Any] | None = None
     axes: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    tolerance: float = 1e-6
+    tolerance: float = TOLERANCE
     remark: str = ""
+    open_length: bool = False
 
     @property
     def form(self) -> str:
@@ -225,25 +231,49 @@ def _array(answer: Any) -> np.ndarray | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def _same(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
-    return one.shape == other.shape and np.allclose(
-        one, other, rtol=tolerance, atol=tolerance, equal_nan=True
+def _agree(
+    given: np.ndarray, wanted: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """For each entry whether it is accepted. An integer is counted: one more is another one, however large it is."""
+    counted = wanted.dtype.kind in "iu" and tolerance <= TOLERANCE
+    part = 0 if counted else tolerance
+    return np.asarray(
+        np.isclose(given, wanted, rtol=part, atol=tolerance, equal_nan=True)
     )
+
+
+def _same(given: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
+    return given.shape == wanted.shape and bool(
+        _agree(given, wanted, tolerance).all()
+    )
+
+
+def _whole(answer: Any) -> np.ndarray:
+    """An answer of ours as an array, and that of integers if it holds whole numbers alone."""
+    array = np.asarray(answer)
+    if (
+        array.dtype.kind == "f"
+        and (np.abs(array) < 2**53).all()
+        and np.allclose(array, array.round(), rtol=0, atol=1e-9)
+    ):
+        return np.asarray(array.round().astype(np.int64))
+    return array
 
 
 def _fault_of_value(exercise: Exercise, given: Any) -> str | None:
     assert exercise.right is not None
-    wanted = np.asarray(exercise.right())
+    wanted = _whole(exercise.right())
     if isinstance(given, Odd):
         kind = "a number" if not wanted.shape else "numbers"
         return f"The answer is {kind}; yours is {given.words}."
     if _same(given, wanted, exercise.tolerance):
         return None
     for mistake in exercise.mistakes:
-        wrong = np.asarray(mistake.answer())
-        if _same(given, wrong, exercise.tolerance):
+        if _same(given, _whole(mistake.answer()), exercise.tolerance):
             return mistake.message
-    return describe(given, wanted, exercise.axes)
+    if exercise.open_length and given.shape != wanted.shape:
+        return _lengths(given, wanted)
+    return describe(given, wanted, exercise.axes, exercise.tolerance)
 
 
 def _kind(answer: Any) -> str:
@@ -259,16 +289,22 @@ def _kind(answer: Any) -> str:
 
 
 def describe(
-    given: np.ndarray, wanted: np.ndarray, axes: tuple[str, ...] = ()
+    given: np.ndarray,
+    wanted: np.ndarray,
+    axes: tuple[str, ...] = (),
+    tolerance: float = TOLERANCE,
 ) -> str:
     """Say how an array differs from the one that is wanted, without a number of the latter."""
     if given.shape != wanted.shape:
         return _shapes(given, wanted, axes)
+    if _exchanged(given, wanted):
+        where = " in all entries" if given.shape else ""
+        return f"True and false are exchanged{where}."
     # True and false as 1 and 0. A product of arrays without axes is no array.
     given, wanted = np.asarray(given * 1), np.asarray(wanted * 1)
     if np.isnan(given).any() and not np.isnan(wanted).any():
         return "There is a NaN in it: somewhere 0 is divided by 0, or a row has no entry left."
-    if _same(given, np.asarray(-wanted), 1e-9):
+    if _same(given, np.asarray(-wanted), tolerance):
         return "The sign is wrong everywhere, the size is right."
     if given.ndim > 1:
         for axis, name in _named_axes(given.ndim, axes):
@@ -280,17 +316,17 @@ def describe(
             "Which scale was forgotten, or taken twice?"
         )
     shift = given - wanted
-    if shift.size > 1 and np.allclose(
+    if _differ(wanted) and np.allclose(
         shift, shift.flat[0], rtol=0, atol=1e-9
     ):
         return "All entries are off by one and the same number, which was added."
-    if np.allclose(given, wanted, rtol=0.02, atol=5e-3):
+    wrong = ~_agree(given, wanted, tolerance)
+    if _rounded(given[wrong], wanted[wrong]):
         return "Close: give more digits, or let the machine work out the fractions."
     if not given.shape:
         return (
             f"The number is too {'large' if given > wanted else 'small'}."
         )
-    wrong = ~np.isclose(given, wanted, rtol=1e-6, atol=1e-6)
     place = np.argwhere(wrong)[0]
     where = ", ".join(
         f"{name} = {n}"
@@ -301,6 +337,35 @@ def describe(
     return (
         f"{int(wrong.sum())} of {wrong.size} entries are not right. "
         f"Look at the first of them, at {where} (counted from 0)."
+    )
+
+
+def _exchanged(given: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether these are truth values, and each is the opposite one. They may come as 0 and 1."""
+    return (
+        "b" in (given.dtype.kind, wanted.dtype.kind)
+        and given.size > 0
+        and all(np.isin(each, (0, 1)).all() for each in (given, wanted))
+        and bool((given != wanted).all())
+    )
+
+
+def _differ(x: np.ndarray) -> bool:
+    """Whether there are two entries that are not the same: only then can one rule be seen in how all are off."""
+    return x.size > 1 and not np.allclose(x, x.flat[0], rtol=1e-9, atol=0)
+
+
+def _rounded(given: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether numbers are the wanted ones with fewer digits: those after the point that they are given with."""
+    decimals = [
+        len(np.format_float_positional(x, trim="-").partition(".")[2])
+        for x in given
+    ]
+    half = 0.5001 * 10.0 ** -np.array(decimals)
+    # One digit of a small number tells too little, 0 for 0.4 say.
+    return bool(
+        (np.abs(given - wanted) <= half).all()
+        and np.allclose(given, wanted, rtol=0.02, atol=5e-3)
     )
 
 
@@ -339,6 +404,18 @@ def _shapes(
     return f"{told}{asked}."
 
 
+def _lengths(given: np.ndarray, wanted: np.ndarray) -> str:
+    """What to say to a wrong shape where nothing is to be said of how many rows there are."""
+    if given.shape[1:] == wanted.shape[1:] and given.ndim == wanted.ndim:
+        if len(given) > len(wanted):
+            return "You have more rows than there are."
+        return "There are more rows than you have."
+    row = "numbers"
+    if wanted.ndim > 1:
+        row = f"rows of the shape {wanted.shape[1:]}"
+    return f"It has the shape {given.shape}; asked for is a list of {row}."
+
+
 def _reordered(given: np.ndarray, wanted: np.ndarray, axis: int) -> bool:
     """Whether the slices along an axis are the same ones in another order."""
 
@@ -355,11 +432,7 @@ def _reordered(given: np.ndarray, wanted: np.ndarray, axis: int) -> bool:
 def _factor(given: np.ndarray, wanted: np.ndarray) -> float | None:
     """The number that all entries are too large by, if there is one."""
     there = np.abs(wanted) > 1e-9
-    if (
-        wanted.size < 2
-        or there.sum() < 2
-        or (np.abs(given[~there]) > 1e-9).any()
-    ):
+    if not _differ(wanted[there]) or (np.abs(given[~there]) > 1e-9).any():
         return None
     ratios = (given[there] / wanted[there]).astype(float)
     first = float(ratios[0])
@@ -394,7 +467,10 @@ def _fault_of_words(exercise: Exercise, given: Any) -> str | None:
             f'"{unknown[0]}" is none of the words to choose from: {known}.'
         )
     if len(given) != len(wanted):
-        return f"There are {len(given)} words; asked for are {len(wanted)}."
+        one = len(given) == 1
+        told = "That is 1 word" if one else f"Those are {len(given)} words"
+        asked = "is 1" if len(wanted) == 1 else f"are {len(wanted)}"
+        return f"{told}; asked for {asked}."
     if given == wanted:
         return None
     for mistake in exercise.mistakes:
@@ -403,6 +479,11 @@ def _fault_of_words(exercise: Exercise, given: Any) -> str | None:
     wrong = [n for n, word in enumerate(given) if word != wanted[n]]
     if len(given) == 1:
         return "It is another one."
+    if len(wrong) == len(given) and len(exercise.choices) == 2:
+        first = exercise.choices[0]
+        return (
+            f'All are turned round: read again what "{first}" stands for.'
+        )
     return f"{len(given) - len(wrong)} of {len(given)} are right. Look at number {wrong[0] + 1} again."
 
 
@@ -468,10 +549,13 @@ def _fault_of_function(exercise: Exercise, outcomes: Any) -> str | None:
     right = [
         case.name for case, fine in zip(cases, good, strict=True) if fine
     ]
-    told = f"With {cases[first].name} it is wrong"
+    told = f"Wrong in this case: {cases[first].name}."
     if right:
-        told += f", with {' and '.join(right)} right"
-    return f"{told}. {describe(given[first], wanted[first], exercise.axes)}"
+        told += f" Right in: {'; '.join(right)}."
+    how = describe(
+        given[first], wanted[first], exercise.axes, exercise.tolerance
+    )
+    return f"{told} {how}"
 
 
 _FAULTS = {

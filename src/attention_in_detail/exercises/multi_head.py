@@ -160,6 +160,7 @@ EXERCISES = (
             ),
         ),
         axes=("pair", "T or h"),
+        open_length=True,
     ),
     Exercise("ex-multi-head-order", "prove", (3,)),
     Exercise(
