@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from attention_in_detail import cross_attention
+from attention_in_detail.exercises import check
 from attention_in_detail.figures import attention_viewer
 from attention_in_detail.head_scores import pattern_mass, uniform_mass
 from attention_in_detail.models import SSRUParameters, ssru, translator
@@ -293,6 +294,29 @@ def test_exercise_at_the_end_l1h0_has_the_smallest_largest_weight():
     for kept in KEPT:
         largest = kept.weights[1, :, -1].max(-1)
         assert largest.argmin() == 0
+
+
+@pytest.mark.parametrize(
+    ("of_a_row", "words"),
+    [
+        (lambda A, P: (A * P).max(1)[P.any(1)].mean(), "one of them"),
+        (
+            lambda A, P: A[P.any(1), P[P.any(1)].argmax(1)].mean(),
+            "one of them",
+        ),
+        (lambda A, P: (A * P).sum() / P.sum(), "not by the pairs"),
+    ],
+    ids=["largest", "first", "by pairs"],
+)
+def test_exercise_a_piece_that_renders_two_pieces(of_a_row, words):
+    def answer(A, P):
+        return of_a_row(A[1:], P[:-1])
+
+    verdict = check("ex-translator-before", answer)
+    assert verdict.right is False
+    assert words in verdict.message
+    two = [k.pairs_before.sum(1).max() for k in KEPT]
+    assert max(two) > 1  # as on the page
 
 
 def test_exercise_twice_the_same_words():

@@ -396,6 +396,28 @@ def test_exercise_silence():
     assert scores == [0.69, 0.77, 0.97, 0.87]
 
 
+def test_exercise_silence_with_columns_gives_the_same_five_shares():
+    """By one pass over the right tokens, as in the solution."""
+    batch = make_batch(HELD_OUT[:50])
+    mask = padding_mask(batch.source_lengths, batch.source.shape[1])
+    real = padding_mask(batch.target_lengths, batch.wanted.shape[1])[:, 0]
+    first, last = MODEL.decoder_layers
+    a = last.cross_attention
+    shares = []
+    for heads in ([0], [1], [2], [3], [0, 1, 2, 3]):
+        W_O = a.W_O.copy()
+        for i in heads:
+            W_O[:, 16 * i : 16 * (i + 1)] = 0
+        other = replace(last, cross_attention=replace(a, W_O=W_O))
+        changed = replace(MODEL, decoder_layers=(first, other))
+        found = transformer(
+            changed, batch.source, batch.given, source_mask=mask
+        ).argmax(-1)
+        hits = (found == batch.wanted) | ~real
+        shares.append(float(hits.all(-1).mean()))
+    assert shares == [1.0, 1.0, 1.0, 1.0, 0.34]
+
+
 def test_exercise_loss_and_beam_by_hand():
     foretold = np.array([1 / 2, 1 / 4, 1, 1 / 16])
     loss = -np.log(foretold).mean()

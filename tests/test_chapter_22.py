@@ -32,6 +32,7 @@ from attention_in_detail.insights.routing import (
     train_network,
     without_composition,
 )
+from tests.extension_support import ROOT
 
 STORED = experiment("routing")
 
@@ -234,6 +235,20 @@ def test_one_layer_does_not_learn_the_rule():
     _, (accuracy, _, induction) = trained("one layer")
     assert accuracy < 0.4
     assert np.mean(induction[0]) < 0.2
+
+
+def test_control_twice_the_width_has_as_many_parameters_of_attention():
+    def size(name):
+        layers = train_network(name, seed=5, steps=1).layers
+        return sum(W.numel() for p in layers for W in p.arrays().values())
+
+    wide = train_network("one layer, twice as wide", seed=5, steps=1)
+    (layer,) = wide.layers
+    assert (layer.heads, layer.D_h, layer.W_Q.shape) == (4, 32, (64, 128))
+    assert wide.words.shape[1] == 64  # the rows are as wide as before
+    assert size("one layer, twice as wide") == size("two layers")
+    page = (ROOT / "notebooks/22_routing.ipynb").read_text("utf8")
+    assert "four heads of width 32 side by side, 128 in all" in page
 
 
 @pytest.mark.claim("obs-routing-wide")

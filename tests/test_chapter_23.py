@@ -39,6 +39,7 @@ from attention_in_detail.insights.translator import (
     tensor_batch,
     training_batches,
 )
+from tests.extension_support import ROOT
 
 STORED = experiment("pruning")
 MODEL = load_translator("float32")
@@ -222,6 +223,20 @@ def test_a_hard_concrete_gate_by_hand():
     for u, wanted in ((edge - 1e-6, False), (edge + 1e-6, True)):
         xi = hard_concrete(zero, torch.tensor(u, dtype=torch.float64))
         assert bool(xi == 1) is wanted
+
+
+def test_a_gate_of_zero_has_a_slope_and_the_number_of_open_gates_has_none():
+    """The example by hand, with its second head shut; and what the price counts, beside the gates as they are."""
+    gates = torch.tensor([1.0, 0.0], requires_grad=True)
+    ((gates @ torch.tensor([1.0, 2.0]) - 2) ** 2).backward()
+    assert gates.grad[1] != 0
+    some = np.array([0.3, 0.7, 0.0])
+    moved = some + np.array([1e-6, -1e-6, 0])
+    assert np.count_nonzero(some) == np.count_nonzero(moved) == 2
+    for name in ("notebooks/23_pruning.ipynb", "slides/23_pruning.md"):
+        page = (ROOT / name).read_text("utf8")
+        assert "has no slope" not in page
+        assert "is flat wherever it does not jump" in page
 
 
 def test_the_slope_is_the_product_of_output_and_gradient():

@@ -39,6 +39,7 @@ from attention_in_detail.insights.translator import (
     split,
     tensor_batch,
 )
+from tests.extension_support import ROOT
 
 STORED = experiment("shared_projections")
 MODEL = load_translator()
@@ -232,6 +233,36 @@ def test_when_it_pays():
 
     assert [K for K in range(1, 65) if count(K) < 2 * 64**2][-1] == 60
     assert (count(60), count(61), count(16)) == (8160, 8296, 2176)
+    assert (
+        count(63) == 8568 > 2 * 64**2
+    )  # fewer directions than D, and more numbers
+
+
+def test_the_page_does_not_promise_fewer_numbers_for_each_smaller_width():
+    page = (ROOT / "notebooks/24_shared_projections.ipynb").read_text(
+        "utf8"
+    )
+    assert "With $K < D$ a layer has fewer" not in page
+    assert "With a $K$ well below $D$ a layer has fewer" in page
+
+
+@pytest.mark.claim("prop-shared-exact")
+def test_heads_that_are_wider_together_than_the_rows_need_more_directions():
+    """D = 2, two heads of width 2. With K = D and M_1 = I, M_2 would be A diag(m) A^-1: with real eigenvalues."""
+    turn = np.array([[0.0, 1], [-1, 0]])
+    p = MultiHeadParameters(
+        np.hstack([np.eye(2), turn]),
+        np.hstack([np.eye(2)] * 2),
+        np.hstack([np.eye(2)] * 2),
+        np.vstack([np.eye(2)] * 2),
+        heads=2,
+    )
+    M = score_products(p)
+    assert np.array_equal(M, [np.eye(2), turn])
+    assert np.abs(np.linalg.eigvals(M[1]).imag).min() == 1
+    owned = np.kron(np.eye(2), np.ones((1, 2)))
+    exact = SharedProjections(p.W_Q, p.W_K, owned).products()  # K = h D_h
+    assert np.array_equal(exact, M)
 
 
 def test_the_product_is_the_sum_of_the_heads():

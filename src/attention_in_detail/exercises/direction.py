@@ -145,6 +145,15 @@ EXERCISES = (
                 "You divided by the root of D_h. The products times ln 2 are the scores already.",
             ),
             Mistake(
+                lambda: attention_weights(TOKENS @ TURN, TOKENS),
+                "The score is the product times ln 2. You have the products divided by the root of 2, which is near it and "
+                "not the same.",
+            ),
+            Mistake(
+                lambda: _turned(unit=1.0),
+                "The factor ln 2 is missing: with it all exponentials are powers of two.",
+            ),
+            Mistake(
                 lambda: softmax(
                     math.log(2) * TOKENS @ TURN @ TOKENS.T, axis=-2
                 ),
@@ -284,6 +293,10 @@ EXERCISES = (
             Mistake(
                 lambda: _beside_chance(np.max),
                 "That is the largest of the drawn shares. Take the smallest.",
+            ),
+            Mistake(
+                lambda: [_drawn_shares().max(), _beside_chance()[1]],
+                "That is the largest of the drawn shares. Asked for is the smallest.",
             ),
             Mistake(
                 lambda: _beside_chance(lambda s: np.sqrt(s.min())),

@@ -24,6 +24,9 @@ def _count(
     decoder_attentions: int = 2,
     last_norms: int = 0,
     wide: int = 1,
+    tables: bool = True,
+    output: bool = True,
+    output_bias: bool = True,
 ) -> int:
     """Parameters of the model of the page; with ``wide``, the heads together are so many times as wide."""
     V_s, V_t, D, inside, N = 32, 29, 64, 128, 2
@@ -34,7 +37,8 @@ def _count(
     decoder = (
         decoder_attentions * attention + network + decoder_norms * norm
     )
-    ends = (V_s + V_t) * D + D * V_t + biases * V_t
+    ends = tables * (V_s + V_t) * D
+    ends += output * (D * V_t + biases * output_bias * V_t)
     return N * (encoder + decoder) + ends + last_norms * norm
 
 
@@ -165,6 +169,10 @@ def _hits(A: Any, gold: Any) -> Any:
     return np.sum(_pointed(A, gold))
 
 
+def _without_place_zero(A: Any, gold: Any) -> Any:
+    return _score(A, [place or None for place in gold])
+
+
 def _mass(A: Any, gold: Any) -> Any:
     return np.mean([A[i, j] for i, j in enumerate(gold) if j is not None])
 
@@ -246,6 +254,26 @@ EXERCISES = (
                 lambda: [_count(), _count(wide=2)],
                 "The first is right. Twice the heads, each half as wide: they share out the width.",
             ),
+            Mistake(
+                lambda: [_count(), 2 * _count()],
+                "The first is right. With more heads each is narrower, D_h = D/h: what becomes of the shape of W_Q?",
+            ),
+            Mistake(
+                lambda: [_count(tables=False)] * 2,
+                "The two tables are missing.",
+            ),
+            Mistake(
+                lambda: [_count(output=False)] * 2,
+                "The output layer is missing: a matrix and a bias.",
+            ),
+            Mistake(
+                lambda: [_count(tables=False, output=False)] * 2,
+                "These are the layers. The tables and the output layer are left.",
+            ),
+            Mistake(
+                lambda: [_count(output_bias=False)] * 2,
+                "One bias is missing, that of the output.",
+            ),
         ),
         axes=("number of heads",),
     ),
@@ -272,6 +300,10 @@ EXERCISES = (
             Mistake(
                 lambda: _losses()[REAL].sum(),
                 "That is the sum. Divide it by the number of tokens that were to be foretold.",
+            ),
+            Mistake(
+                lambda: _losses()[REAL].sum() / len(REAL),
+                "You divided by the number of sentences. Divide by the number of tokens to foretell.",
             ),
             Mistake(
                 lambda: _losses()[REAL].mean() / math.log(2),
@@ -333,6 +365,10 @@ EXERCISES = (
                 "You added. The probability of a text is the product of those of its tokens.",
             ),
             Mistake(
+                lambda: [_beams()[0], (FIRST * THEN.max(axis=1)).sum()],
+                "That is the sum of both texts in the beam. Asked for is the best one.",
+            ),
+            Mistake(
                 lambda: [THEN[0].max(), THEN[1].max()],
                 "These are the probabilities of the second token alone.",
             ),
@@ -356,6 +392,10 @@ EXERCISES = (
             Mistake(
                 _mass,
                 "That is the mean weight on the gold word. The score asks only whether it is the largest of its row.",
+            ),
+            Mistake(
+                _without_place_zero,
+                "Place 0 was left out as if it were None: it is the first word. Test is not None.",
             ),
             Mistake(
                 _along_tokens,

@@ -57,8 +57,8 @@ def _all_cases() -> Iterator[Case]:
     rng = np.random.default_rng(26)
     for name, T, S in (
         ("as many queries as keys", 4, 4),
-        ("more queries than keys", 5, 3),
         ("more keys than queries", 2, 6),
+        ("a single query", 1, 4),
     ):
         q, k = (elu_plus_one(rng.standard_normal((n, 3))) for n in (T, S))
         yield Case(name, (q, k, rng.standard_normal((S, 2))))
@@ -161,7 +161,8 @@ EXERCISES = (
         (
             Mistake(
                 _only_before,
-                "A causal mask is in it. Here each query sees all of the keys, so the sums no longer depend on the position.",
+                "Each query saw only the keys up to its own place. Here all see all: W and z of the last step serve every "
+                "query.",
             ),
             Mistake(
                 lambda q, k, v: q @ k.T @ v,

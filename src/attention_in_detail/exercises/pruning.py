@@ -73,6 +73,17 @@ def _gate_cases() -> Iterator[Case]:
         "a head that is taken away",
         (rng.standard_normal((4, 4)), np.array([1.0, 0.0])),
     )
+    yield Case(
+        "two heads of width 3 on rows of width 4",
+        (rng.standard_normal((6, 4)), rng.uniform(size=2)),
+    )
+
+
+def _width_of_rows(W_O: Any, xi: Any) -> Any:
+    D_h, changed = W_O.shape[1] // len(xi), W_O.copy()
+    for i, gate in enumerate(xi):
+        changed[i * D_h : (i + 1) * D_h] *= gate
+    return changed
 
 
 # ---- importance ----
@@ -154,9 +165,15 @@ EXERCISES = (
                 "The gates come in turns, row by row. The rows of a head stand together: a block of D_h rows for each gate.",
             ),
             Mistake(
-                lambda W_O, xi: W_O * np.repeat(xi, len(W_O) // len(xi)),
+                lambda W_O, xi: (
+                    W_O * np.repeat(xi, W_O.shape[1] // len(xi))
+                ),
                 "The gates stand on the columns. The columns are coordinates of the output, which all heads share; a head owns "
                 "rows.",
+            ),
+            Mistake(
+                _width_of_rows,
+                "The width of a head was taken from D. Take it from the axis on which the heads stand side by side.",
             ),
             Mistake(
                 lambda W_O, xi: _gated(W_O, 1 - xi),

@@ -38,6 +38,16 @@ def _circuit_cases() -> Iterator[Case]:
         ("the second of three heads", 6, 3, 1),
     ):
         yield Case(name, (*rng.standard_normal((4, D, D)), heads, i))
+    D, wide = 5, 6
+    yield Case(
+        "two heads of width 3 on rows of width 5",
+        (
+            *rng.standard_normal((3, D, wide)),
+            rng.standard_normal((wide, D)),
+            2,
+            1,
+        ),
+    )
 
 
 def _circuits(
@@ -66,10 +76,20 @@ def _scaled(W_Q: Any, *rest: Any) -> Any:
     return _circuits(W_Q / np.sqrt(D_h), *rest)
 
 
-def _columns_of_output(
+def _in_turns(
     W_Q: Any, W_K: Any, W_V: Any, W_O: Any, heads: int, i: int
 ) -> Any:
-    return _circuits(W_Q, W_K, W_V, W_O.T, heads, i)
+    """The heads' columns and rows taken in turns, not side by side."""
+    own = slice(i, None, heads)
+    return np.stack([W_Q[:, own] @ W_K[:, own].T, W_V[:, own] @ W_O[own]])
+
+
+def _width_of_rows(
+    W_Q: Any, W_K: Any, W_V: Any, W_O: Any, heads: int, i: int
+) -> Any:
+    D_h = len(W_Q) // heads
+    own = slice(i * D_h, (i + 1) * D_h)
+    return np.stack([W_Q[:, own] @ W_K[:, own].T, W_V[:, own] @ W_O[own]])
 
 
 # ---- the network by hand ----
@@ -187,6 +207,10 @@ EXERCISES = (
                 "OV has a row for each coordinate that is read.",
             ),
             Mistake(
+                lambda: _writes(output=W_V),
+                "You wrote to the coordinate that was read. W_O = (1, 1) writes to both.",
+            ),
+            Mistake(
                 lambda: _writes(value=W_V[::-1]),
                 "The head reads the other coordinate: look at where W_V has its 1.",
             ),
@@ -216,8 +240,12 @@ EXERCISES = (
                 "QK is divided by the root of D_h. The root belongs to the scores, not to the circuit.",
             ),
             Mistake(
-                _columns_of_output,
-                "OV takes the columns of W_O. A head has rows of it, one for each coordinate of its values.",
+                _in_turns,
+                "It takes every h-th column and row. The columns of a head are neighbours, and so are its rows of W_O.",
+            ),
+            Mistake(
+                _width_of_rows,
+                "The width of a head was taken from D. Take it from the axis on which the heads stand side by side.",
             ),
         ),
         cases=_circuit_cases,

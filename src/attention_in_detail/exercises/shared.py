@@ -132,6 +132,54 @@ EXERCISES = (
                 "The mixing vectors are missing: each head has one, with an entry for each direction.",
             ),
             Mistake(
+                lambda: np.array(
+                    [_counts()[0], _count(ASKED, mixing=False)]
+                ),
+                "The first is right. In the second the mixing vectors are missing: each head has one, with an entry for each "
+                "direction.",
+            ),
+            Mistake(
+                lambda: np.array([D, _count(ASKED, mixing=False)]),
+                "The mixing vectors are missing, and as many numbers are not fewer.",
+            ),
+            Mistake(
+                lambda: _counts() - np.array([1, 0]),
+                "Near. K is a whole number: compare both counts at your K and at the next one.",
+            ),
+            Mistake(
+                lambda: _counts() + np.array([1, 0]),
+                "Near. K is a whole number: compare both counts at your K and at the one before.",
+            ),
+            Mistake(
+                lambda: np.array([2 * D * D / _count(1), _count(ASKED)]),
+                "Near. K is a whole number: compare both counts at the two next to yours.",
+            ),
+            *(
+                Mistake(
+                    lambda n=n: np.array(
+                        [round(2 * D * D / _count(1), n), _count(ASKED)]
+                    ),
+                    f"Near. K is a whole number, with {digits} after the point: compare both counts at the two next to yours.",
+                )
+                for n, digits in (
+                    (1, "not one digit"),
+                    (2, "not two digits"),
+                    (3, "not three digits"),
+                )
+            ),
+            Mistake(
+                lambda: np.array(
+                    [_counts()[0], _count(ASKED) / (2 * D * D)]
+                ),
+                "The second is the share of the plain ones. The answer is the number itself.",
+            ),
+            Mistake(
+                lambda: np.array(
+                    [_counts()[0], round(_count(ASKED) / (2 * D * D), 4)]
+                ),
+                "That is the share, rounded. The answer is the number itself.",
+            ),
+            Mistake(
                 lambda: _counts(projections=1),
                 "That is one projection and the mixing. Queries and keys have one each.",
             ),

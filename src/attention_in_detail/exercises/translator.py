@@ -79,6 +79,13 @@ def _before_cases() -> Iterator[Case]:
             if key is not None:
                 P[t, key] = True
         yield Case(name, (rng.dirichlet(np.ones(4), size=4), P))
+    yield Case(
+        "a piece that renders two pieces",
+        (
+            np.array([[0.2, 0.3, 0.5], [0.5, 0.2, 0.3], [0.1, 0.2, 0.7]]),
+            np.array([[1, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool),
+        ),
+    )
 
 
 def _before(A: Any, P: Any) -> Any:
@@ -99,6 +106,23 @@ def _key_before(A: Any, P: Any) -> Any:
 
 def _over_rows(A: Any, P: Any) -> Any:
     return (A[1:] * P[:-1]).sum() / len(A)
+
+
+def _over_pairs(A: Any, P: Any) -> Any:
+    return (A[1:] * P[:-1]).sum() / P[:-1].sum()
+
+
+def _largest(A: Any, P: Any) -> Any:
+    """One key for each row: of several pairs the one with the largest weight."""
+    asked = P[:-1].any(axis=1)
+    return (A[1:] * P[:-1]).max(axis=1)[asked].mean()
+
+
+def _last(A: Any, P: Any) -> Any:
+    """One key for each row: of several pairs the last."""
+    rows = np.flatnonzero(P[:-1].any(axis=1))
+    keys = P.shape[1] - 1 - P[rows, ::-1].argmax(axis=1)
+    return A[rows + 1, keys].mean()
 
 
 # ---- the same words twice ----
@@ -202,7 +226,7 @@ EXERCISES = (
                 "The new row comes in whole. It gets the share that the old state does not keep.",
             ),
         ),
-        axes=("t",),
+        axes=("output",),
         tolerance=1e-3,
     ),
     Exercise(
@@ -231,6 +255,18 @@ EXERCISES = (
                 _over_rows,
                 "It divides by all rows. Rows without a pair before, the first among them, are not asked.",
             ),
+            Mistake(
+                _over_pairs,
+                "With a piece that renders two pieces it is too small: divide by the queries that are asked, not by the pairs.",
+            ),
+            Mistake(
+                _largest,
+                "With a piece that renders two pieces it takes the weight of one of them. Both are pairs: add them up.",
+            ),
+            Mistake(
+                _last,
+                "With a piece that renders two pieces it takes the weight of the last of them alone. Both are pairs.",
+            ),
         ),
         cases=_before_cases,
     ),
@@ -257,9 +293,13 @@ EXERCISES = (
                 lambda: _dogs(heads=1),
                 "That is the second head of the layer. Heads are counted from 0.",
             ),
+            Mistake(
+                lambda: _dogs().T,
+                "Rows and columns are exchanged: a row for each cão.",
+            ),
         ),
         axes=("written", "read"),
-        tolerance=6e-3,
+        tolerance=5e-4,
     ),
     Exercise(
         "ex-translator-guided",
