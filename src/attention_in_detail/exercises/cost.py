@@ -41,6 +41,46 @@ def _pairs(pairs: int) -> list[int]:
     return [pairs, cost.multiply_adds]
 
 
+def _miscounted() -> dict[int, str]:
+    """Wrong counts of pairs and what to say: to those that people make, and to any other."""
+    right = int((NEAR | TO_ALL).sum())
+    column = TO_ALL.all(axis=1)
+    known = {
+        int(NEAR.sum() + TO_ALL.sum()): "Some pairs were counted twice: "
+        "of row and column of the global token, the window has a few already.",
+        int(NEAR.sum() + TO_ALL.sum())
+        - 1: "Row and column of the global token share one pair, and you took it off. "
+        "The window has more of the column.",
+        int(
+            (BOTH_SIDES | TO_ALL).sum()
+        ): "The window reaches to both sides. It has no key after the own one.",
+        TOKENS
+        * (
+            BEFORE + 1
+        ): "That is the window alone, and it falls off the beginning: "
+        "the first tokens have fewer keys before them.",
+        int(NEAR.sum()): "That is the window alone.",
+        int(
+            (NEAR | column[:, None]).sum()
+        ): "The row of the global token is there. "
+        "Its column, in which all see it, is missing.",
+        int(
+            (NEAR | column).sum()
+        ): "The column of the global token is there. "
+        "Its own row, in which it sees all, is missing.",
+        TOKENS**2: "These are all pairs.",
+    }
+    return known | {
+        pairs: f"The multiply-adds fit your {pairs} pairs. The pairs are not right: "
+        "count the window with its own token, then what row 1 and column 1 add."
+        for pairs in range(2 * TOKENS, TOKENS**2)
+        if pairs != right and pairs not in known
+    }
+
+
+MISCOUNTED = _miscounted()
+
+
 # ---- where they cross ----
 
 D, MIXTURES = 128, 256
@@ -205,40 +245,9 @@ EXERCISES = (
         (1,),
         lambda: _pairs(int(union_of_masks(NEAR, TO_ALL).sum())),
         (
-            Mistake(
-                lambda: _pairs(int(NEAR.sum() + TO_ALL.sum())),
-                "Some pairs were counted twice: of row and column of the global token, the window has a few already.",
-            ),
-            Mistake(
-                lambda: _pairs(int(NEAR.sum() + TO_ALL.sum()) - 1),
-                "Row and column of the global token share one pair, and you took it off. The window has more of the column.",
-            ),
-            Mistake(
-                lambda: _pairs(int((NEAR | TO_ALL).sum()) + 1),
-                "The multiply-adds fit your pairs. The pairs are not right: count the window with its own token, then what row "
-                "1 and column 1 add.",
-            ),
-            Mistake(
-                lambda: _pairs(int((BOTH_SIDES | TO_ALL).sum())),
-                "The window reaches to both sides. It has no key after the own one.",
-            ),
-            Mistake(
-                lambda: _pairs(TOKENS * (BEFORE + 1)),
-                "That is the window alone, and it falls off the beginning: the first tokens have fewer keys before them.",
-            ),
-            Mistake(
-                lambda: _pairs(int(NEAR.sum())),
-                "That is the window alone.",
-            ),
-            Mistake(
-                lambda: _pairs(
-                    int((NEAR | TO_ALL.all(axis=1)[:, None]).sum())
-                ),
-                "The row of the global token is there. Its column, in which all see it, is missing.",
-            ),
-            Mistake(
-                lambda: _pairs(int((NEAR | TO_ALL.all(axis=1)).sum())),
-                "The column of the global token is there. Its own row, in which it sees all, is missing.",
+            *(
+                Mistake(functools.partial(_pairs, pairs), message)
+                for pairs, message in MISCOUNTED.items()
             ),
             Mistake(
                 lambda: [
@@ -246,10 +255,6 @@ EXERCISES = (
                     int((NEAR | TO_ALL).sum()) * WIDTH,
                 ],
                 "The pairs are right. Each takes a product for its score, and one for its share of the output.",
-            ),
-            Mistake(
-                lambda: _pairs(TOKENS**2),
-                "These are all pairs.",
             ),
         ),
         axes=("answer",),
