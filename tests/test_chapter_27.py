@@ -485,3 +485,17 @@ def test_the_floor_is_that_of_the_precision():
         floors.append(relative_residual(x))
     assert 1e-8 < floors[0] < 1e-5
     assert 1e-17 < floors[1] < 1e-14
+
+
+def test_in_one_array_only_rounding_is_left_of_the_example_by_hand():
+    """From the fifth layer on both rows are the same, and what they hold is not 0."""
+    second = np.diag([0.0, 1.0])
+    by_hand = MultiHeadParameters(
+        np.sqrt(2) * second, second, np.eye(2), np.eye(2), heads=1
+    )
+    x = np.array([[1.0, 0.5], [1.0, -0.5]])
+    for layer in range(1, 7):
+        x = self_attention(by_hand, x)
+        if layer >= 4:
+            assert x[:, 1] == pytest.approx(x[0, 1], abs=1e-23)
+            assert 1e-22 < abs(x[0, 1]) < 1e-20

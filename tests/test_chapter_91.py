@@ -279,3 +279,14 @@ def test_ex_bugs_kind():
         mask = np.array([[True, True], row])
         call = partial(attention, x, x, x, mask=mask)
         assert differs("the mean of the padding", call) == seen
+
+
+def test_merged_without_the_swap_rows_mix_positions():
+    """The numbers of the page: tens are the head, ones the position."""
+    head, t = np.array([10, 20])[:, None], np.array([1, 2, 3])
+    H = np.stack([head + t, head + t], axis=-1) * 1.0
+    rows = FLAWS["swap"](H).astype(int)
+    heads = [set((row // 10).tolist()) for row in rows]
+    positions = [set((row % 10).tolist()) for row in rows]
+    assert heads == [{1}, {1, 2}, {2}]
+    assert positions == [{1, 2}, {3, 1}, {2, 3}]

@@ -98,6 +98,14 @@ def _plain_mean(A: Any, dA: Any) -> Any:
     return A * (dA - dA.mean(-1, keepdims=True))
 
 
+def _plain_sum(A: Any, dA: Any) -> Any:
+    return A * (dA - dA.sum(-1, keepdims=True))
+
+
+def _no_weight(A: Any, dA: Any) -> Any:
+    return dA - (A * dA).sum(-1, keepdims=True)
+
+
 def _over_queries(A: Any, dA: Any) -> Any:
     return A * (dA - (A * dA).sum(-2, keepdims=True))
 
@@ -245,6 +253,14 @@ EXERCISES = (
                 "The mean of a row of dA is taken without the weights.",
             ),
             Mistake(
+                _keys_with(_plain_sum),
+                "δ is the sum under the weights, A · dA.",
+            ),
+            Mistake(
+                _keys_with(_no_weight),
+                "One factor is missing in dZ: the weight.",
+            ),
+            Mistake(
                 _keys_with(_over_queries),
                 "The mean runs along the queries. The softmax, and so its way back, runs along the keys.",
             ),
@@ -265,6 +281,7 @@ EXERCISES = (
         ),
         cases=_cases,
         axes=("S", "D_k"),
+        remark="(That no ready gradient is called, only you can see.)",
     ),
     Exercise("ex-backward-scale", "prove", (2, 3)),
     Exercise("ex-backward-shift", "prove", (2,)),
@@ -321,6 +338,26 @@ EXERCISES = (
                 lambda: -_best(),
                 "The answer is n, the number of places, not the exponent with its sign.",
             ),
+            Mistake(
+                lambda: 10.0 ** -_best(),
+                "That is ε. Asked for is n.",
+            ),
+            Mistake(
+                lambda: _best() + 2,
+                "Already rounding: print the distance for each n, it rises again.",
+            ),
+            Mistake(
+                lambda: _best() + 4,
+                "All rounding: print the distance for each n. It falls, and then it rises again.",
+            ),
+            Mistake(
+                lambda: _best() - 1,
+                "n is one of the six that the exercise names, which are odd.",
+            ),
+            Mistake(
+                lambda: _best() + 1,
+                "That is none of the six n that the exercise names. They are odd.",
+            ),
         ),
         remark="A larger step is off by its square, a smaller one by rounding, which it divides by the step.",
     ),
@@ -347,10 +384,15 @@ EXERCISES = (
                 "The first number is right. Besides the output, two more numbers are kept for each query.",
             ),
             Mistake(
+                lambda: [_price()[0], S / (D_K + 2)],
+                "The first number is right. What is kept of the output has the width of the values.",
+            ),
+            Mistake(
                 lambda: [_price()[0], 1 / _price()[1]],
                 "The first number is right, the second is upside down.",
             ),
         ),
+        axes=("answer",),
         tolerance=1e-3,
     ),
 )

@@ -228,6 +228,14 @@ def _candidates() -> Iterator[Case]:
     yield Case("a merge without the swap", (FLAWS["swap"].function,))
     yield Case("a merge with the heads in another order", (_last_first,))
     yield Case("a merge with the positions in another order", (_backwards,))
+    yield Case("a merge whose last row is its first", (_last_row_spoiled,))
+    yield Case("a merge whose first row is its last", (_first_row_spoiled,))
+    yield Case(
+        "a merge whose last column is its first", (_last_column_spoiled,)
+    )
+    yield Case(
+        "a merge whose first column is its last", (_first_column_spoiled,)
+    )
 
 
 def _last_first(x: Any) -> Any:
@@ -238,13 +246,45 @@ def _backwards(x: Any) -> Any:
     return merge_heads(np.asarray(x)[..., ::-1, :] * 1.0)
 
 
-def _notices(heads: int, T: int) -> Callable[[Any], float]:
-    """A test of a merge on so many heads and positions, all numbers different."""
+def _side_by_side(x: Any) -> Any:
+    return np.concatenate([*np.asarray(x)], axis=-1)
+
+
+def _last_row_spoiled(x: Any) -> Any:
+    out = _side_by_side(x)
+    out[-1] = out[0]
+    return out
+
+
+def _first_row_spoiled(x: Any) -> Any:
+    out = _side_by_side(x)
+    out[0] = out[-1]
+    return out
+
+
+def _last_column_spoiled(x: Any) -> Any:
+    out = _side_by_side(x)
+    out[:, -1] = out[:, 0]
+    return out
+
+
+def _first_column_spoiled(x: Any) -> Any:
+    out = _side_by_side(x)
+    out[:, 0] = out[:, -1]
+    return out
+
+
+def _notices(
+    heads: int, T: int, where: Any = ...
+) -> Callable[[Any], float]:
+    """A test of a merge on so many heads and positions, all numbers different; it compares all, or what stands there."""
     H = np.arange(heads * T * 2.0).reshape(heads, T, 2)
 
     def notices(merge: Any) -> float:
+        one, other = merge(H), _side_by_side(H)
         return float(
-            np.array_equal(merge(H), np.concatenate([*H], axis=-1))
+            one.shape == other.shape
+            and np.array_equal(one[where], other[where])
         )
 
     return notices
@@ -289,6 +329,17 @@ EXERCISES = (
             Mistake(
                 lambda: _confused("mean", "nan"),
                 "Two of them are exchanged. What is 0 / 0, and what is a softmax of numbers that are all alike?",
+            ),
+            Mistake(
+                lambda: _confused("mean", "ignore"),
+                "A mask turned over would do for the second. But does a mean of the padding give what is seen in the fourth?",
+            ),
+            Mistake(
+                lambda: [
+                    "ignore" if word == "mean" else word
+                    for word in _diagnoses()
+                ],
+                "That would do for the second. But then what is left for the fourth?",
             ),
             Mistake(
                 lambda: [
@@ -393,6 +444,30 @@ EXERCISES = (
             Mistake(
                 _notices(2, 1),
                 "Its example has one position. Then heads and positions can be swapped without a difference.",
+            ),
+            Mistake(
+                _notices(2, 3, np.s_[0]),
+                "It does not look at the last row, which one of the merges spoils.",
+            ),
+            Mistake(
+                _notices(2, 3, np.s_[-1]),
+                "It does not look at the first row, which one of the merges spoils.",
+            ),
+            Mistake(
+                _notices(2, 3, np.s_[:, 0]),
+                "It does not look at the last column, which one of the merges spoils.",
+            ),
+            Mistake(
+                _notices(2, 3, np.s_[:, -1]),
+                "It does not look at the first column, which one of the merges spoils.",
+            ),
+            Mistake(
+                _notices(2, 3, np.s_[1]),
+                "It looks at the middle row only. Some of the merges spoil others.",
+            ),
+            Mistake(
+                _notices(2, 4, np.s_[1:-1]),
+                "It looks neither at the first row nor at the last. Some of the merges spoil these.",
             ),
         ),
         cases=_candidates,

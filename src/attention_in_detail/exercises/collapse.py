@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from attention_in_detail.exercises.judging import Case, Exercise, Mistake
 from attention_in_detail.insights.rank_collapse import (
     draw_layer,
+    log_relative_residual,
     relative_residual,
     residuals,
     split_attention,
@@ -59,6 +60,8 @@ def _measure_cases() -> Iterator[Case]:
     yield Case("random rows", (x,))
     yield Case("rows that are nearly alike", (10 + 1e-6 * x,))
     yield Case("tiny numbers", (1e-200 * x,))
+    least = np.array([[0.0, -1.0], [-1.0, -3.0]])
+    yield Case("entries of which none is above 0", (least,))
 
 
 def _plain(x: Any, *, axis: int = 0, power: float = 1.0) -> Any:
@@ -70,6 +73,12 @@ def _plain(x: Any, *, axis: int = 0, power: float = 1.0) -> Any:
 
 def _scaled(x: Any, **options: Any) -> Any:
     return _plain(x / np.abs(x).max(), **options)
+
+
+def _by_the_largest(x: Any) -> Any:
+    """Scaled by the largest entry, which may be 0, and not by the largest in size."""
+    with np.errstate(all="ignore"):
+        return _plain(x / x.max())
 
 
 def _against_the_mean(x: Any) -> Any:
@@ -85,20 +94,26 @@ def _against_the_mean(x: Any) -> Any:
 STEPS = 6
 
 
-def _followed() -> Any:
+def _entry(mean: Any, residual: Any) -> Any:
+    return residual[0, 1]
+
+
+def _followed(read: Callable[[Any, Any], Any] = _entry) -> Any:
     mean, residual = split_rows(_pair(0.5))
     found = []
     for _ in range(STEPS):
         mean, residual = split_attention(BY_HAND, mean, residual)
-        found.append(residual[0, 1])
+        found.append(read(mean, residual))
     return np.array(found)
 
 
-def _in_one_array() -> Any:
+def _in_one_array(
+    read: Callable[[Any], Any] = lambda x: x[0, 1],
+) -> Any:
     x, found = _pair(0.5), []
     for _ in range(STEPS):
         x = self_attention(BY_HAND, x)
-        found.append(x[0, 1])
+        found.append(read(x))
     return np.array(found)
 
 
@@ -178,7 +193,7 @@ EXERCISES = (
                 "W multiplies the difference once, by w. Where does the further factor come from?",
             ),
         ),
-        axes=("w",),
+        axes=("answer",),
         tolerance=1e-3,
     ),
     Exercise(
@@ -203,8 +218,12 @@ EXERCISES = (
                 lambda: _bound(3.0**LAYERS, counted=1.0),
                 "The exponent of 4β was not halved: the bound has its root.",
             ),
+            Mistake(
+                lambda: 10.0 ** _bound(3.0**LAYERS),
+                "These are the spreads themselves. Asked for are the exponents.",
+            ),
         ),
-        axes=("L",),
+        axes=("answer",),
         tolerance=1e-3,
     ),
     Exercise(
@@ -216,7 +235,11 @@ EXERCISES = (
             Mistake(
                 _plain,
                 "Right but for tiny numbers, whose squares are 0 to the machine. A factor does not change the quotient: "
-                "divide by the largest entry first.",
+                "which factor brings X to an ordinary size?",
+            ),
+            Mistake(
+                _by_the_largest,
+                "Right where the largest entry is above 0. It may be 0, or far smaller in size than one below 0.",
             ),
             Mistake(
                 lambda x: np.linalg.norm(x - x.mean(0)),
@@ -266,6 +289,27 @@ EXERCISES = (
             Mistake(
                 lambda: _followed(),
                 "These are the r themselves; most of them look like 0 beside the first. Asked for are their logarithms.",
+            ),
+            Mistake(
+                lambda: _log(np.abs(_in_one_array())),
+                "Followed in one array, r is lost to rounding: in the end the same noise stands in both rows. Carry mean and "
+                "residual apart.",
+            ),
+            Mistake(
+                lambda: _log(
+                    np.abs(_in_one_array(lambda x: split_rows(x)[1][0, 1]))
+                ),
+                "Followed in one array, r is lost to rounding, and no split after a layer brings it back. Carry mean and "
+                "residual apart from the start.",
+            ),
+            Mistake(
+                lambda: _log(_in_one_array(relative_residual)),
+                "Followed in one array, r is lost to rounding: carry mean and residual apart. And ρ is not r, which is an "
+                "entry of the residual.",
+            ),
+            Mistake(
+                lambda: _followed(log_relative_residual),
+                "That is log10 of ρ. Asked for is r itself, an entry of the residual.",
             ),
         ),
         axes=("layer",),
@@ -324,8 +368,13 @@ EXERCISES = (
                 lambda: np.array([*_kept()[:2], _kept()[0] * _kept()[1]]),
                 "The two factors cannot be multiplied: with both there is one layer, not one after the other.",
             ),
+            Mistake(
+                lambda: np.array([1 / np.sqrt(2), *_kept()[1:]]),
+                "1/√2 holds for random weights, whose branch is nearly orthogonal to its input. Here W = I: what is added "
+                "points the same way.",
+            ),
         ),
-        axes=("layer",),
+        axes=("answer",),
         tolerance=1e-3,
     ),
     Exercise("ex-collapse-frozen", "prove", (2,)),

@@ -32,6 +32,7 @@ __all__ = ["ARENA", "EXERCISES"]
 
 TOKENS, BEFORE, WIDTH = 10, 2, 32
 NEAR = window_mask(TOKENS, before=BEFORE, after=0)
+BOTH_SIDES = window_mask(TOKENS, before=BEFORE, after=BEFORE)
 TO_ALL = global_mask(TOKENS, 1)
 
 
@@ -40,9 +41,50 @@ def _pairs(pairs: int) -> list[int]:
     return [pairs, cost.multiply_adds]
 
 
+def _miscounted() -> dict[int, str]:
+    """Wrong counts of pairs and what to say: to those that people make, and to any other."""
+    right = int((NEAR | TO_ALL).sum())
+    column = TO_ALL.all(axis=1)
+    known = {
+        int(NEAR.sum() + TO_ALL.sum()): "Some pairs were counted twice: "
+        "of row and column of the global token, the window has a few already.",
+        int(NEAR.sum() + TO_ALL.sum())
+        - 1: "Row and column of the global token share one pair, and you took it off. "
+        "The window has more of the column.",
+        int(
+            (BOTH_SIDES | TO_ALL).sum()
+        ): "The window reaches to both sides. It has no key after the own one.",
+        TOKENS
+        * (
+            BEFORE + 1
+        ): "That is the window alone, and it falls off the beginning: "
+        "the first tokens have fewer keys before them.",
+        int(NEAR.sum()): "That is the window alone.",
+        int(
+            (NEAR | column[:, None]).sum()
+        ): "The row of the global token is there. "
+        "Its column, in which all see it, is missing.",
+        int(
+            (NEAR | column).sum()
+        ): "The column of the global token is there. "
+        "Its own row, in which it sees all, is missing.",
+        TOKENS**2: "These are all pairs.",
+    }
+    return known | {
+        pairs: f"The multiply-adds fit your {pairs} pairs. The pairs are not right: "
+        "count the window with its own token, then what row 1 and column 1 add."
+        for pairs in range(2 * TOKENS, TOKENS**2)
+        if pairs != right and pairs not in known
+    }
+
+
+MISCOUNTED = _miscounted()
+
+
 # ---- where they cross ----
 
 D, MIXTURES = 128, 256
+ALIKE = D + 1 / 2  # there linear and full attention would take as many
 
 
 @functools.cache
@@ -85,14 +127,16 @@ def _by_products(
     K: Any,
     V: Any,
     *,
-    mask: bool = True,
+    offset: int = 0,
     features: Callable[[Any], Any] = elu_plus_one,
+    of_queries: Callable[[Any], Any] | None = None,
     over: str = "open",
 ) -> Any:
-    products = features(Q) @ features(K).T
-    seen = products * causal_mask(len(Q)) if mask else products
+    products = (of_queries or features)(Q) @ features(K).T
+    seen = products * causal_mask(len(Q), offset=offset)
     totals = {"open": seen, "all": products, "none": np.ones((len(Q), 1))}
-    return seen @ V / totals[over].sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # the first query may see no key
+        return seen @ V / totals[over].sum(axis=1, keepdims=True)
 
 
 # ---- products without features ----
@@ -132,6 +176,12 @@ def _share(open_pairs: int, classes: int = CLASSES) -> float:
 
 def _needed(classes: int = CLASSES) -> int:
     return next(n for n in range(ITEMS + 1) if _share(n, classes) >= 0.8)
+
+
+def _not_rounded() -> float:
+    """How many pairs solve the equation."""
+    guessed, found = _share(0), _share(ITEMS)
+    return ITEMS * (0.8 - guessed) / (found - guessed)
 
 
 # ---- counted and measured ----
@@ -195,17 +245,9 @@ EXERCISES = (
         (1,),
         lambda: _pairs(int(union_of_masks(NEAR, TO_ALL).sum())),
         (
-            Mistake(
-                lambda: _pairs(int(NEAR.sum() + TO_ALL.sum())),
-                "Some pairs were counted twice: of row and column of the global token, the window has a few already.",
-            ),
-            Mistake(
-                lambda: _pairs(TOKENS * (BEFORE + 1)),
-                "That is the window alone, and it falls off the beginning: the first tokens have fewer keys before them.",
-            ),
-            Mistake(
-                lambda: _pairs(int((NEAR | TO_ALL.all(axis=1)).sum())),
-                "The column of the global token is there. Its own row, in which it sees all, is missing.",
+            *(
+                Mistake(functools.partial(_pairs, pairs), message)
+                for pairs, message in MISCOUNTED.items()
             ),
             Mistake(
                 lambda: [
@@ -214,11 +256,8 @@ EXERCISES = (
                 ],
                 "The pairs are right. Each takes a product for its score, and one for its share of the output.",
             ),
-            Mistake(
-                lambda: _pairs(TOKENS**2),
-                "These are all pairs.",
-            ),
         ),
+        axes=("answer",),
     ),
     Exercise(
         "ex-cost-cross",
@@ -229,6 +268,23 @@ EXERCISES = (
             Mistake(
                 lambda: [one - 1 for one in _crossings()],
                 "There they cost alike, or nearly. One more, and the other form takes fewer.",
+            ),
+            Mistake(
+                lambda: [ALIKE, 2 * MIXTURES],
+                "At these lengths both cost alike, and the first is no whole number. From the next one on it is fewer.",
+            ),
+            Mistake(
+                lambda: [ALIKE, _crossings()[1]],
+                "The second is right. The first is where both would cost alike, and no whole number. From the next one on it "
+                "is fewer.",
+            ),
+            Mistake(
+                lambda: [_crossings()[0] - 1, _crossings()[1]],
+                "The second is right. At the first, linear attention still takes a little more.",
+            ),
+            Mistake(
+                lambda: [_crossings()[0], 2 * MIXTURES],
+                "The first is right. At the second length both cost alike. From the next one on it is fewer.",
             ),
             Mistake(
                 lambda: [_crossings()[0], MIXTURES + 1],
@@ -243,6 +299,7 @@ EXERCISES = (
                 "These are the lengths of the page, for width 64. Here both the width and k are larger.",
             ),
         ),
+        axes=("answer",),
     ),
     Exercise("ex-cost-proof", "prove", (1,)),
     Exercise(
@@ -268,6 +325,16 @@ EXERCISES = (
                 "The features are missing: products of queries and keys as they are may sum to something near 0.",
             ),
             Mistake(
+                lambda Q, K, V: _by_products(
+                    Q, K, V, of_queries=np.asarray
+                ),
+                "The features belong to the queries too.",
+            ),
+            Mistake(
+                lambda Q, K, V: _by_products(Q, K, V, offset=-1),
+                "Each query misses its own key: add first, then read.",
+            ),
+            Mistake(
                 lambda Q, K, V: attention(
                     Q, K, V, mask=causal_mask(len(Q))
                 ),
@@ -276,6 +343,7 @@ EXERCISES = (
         ),
         cases=_written_cases,
         axes=("T", "D_v"),
+        remark="(That no array of T times T is made, only you can see.)",
     ),
     Exercise(
         "ex-cost-arrived",
@@ -320,7 +388,11 @@ EXERCISES = (
             ),
             Mistake(
                 lambda: [one or 64 for one in _layers()],
-                "Where `layers_to_reach` says None, no number of layers suffices: put 0 there.",
+                "Where `layers_to_reach` says None, no number of layers suffices, not even as many as there are tokens: put 0.",
+            ),
+            Mistake(
+                lambda: np.array([one or np.nan for one in _layers()]),
+                "Where no number of layers suffices, put 0.",
             ),
         ),
         axes=("random keys",),
@@ -351,7 +423,16 @@ EXERCISES = (
                 lambda: [_share(OPEN), _needed() - 1],
                 "The first is right. With the second it stays just below: round up.",
             ),
+            Mistake(
+                lambda: [_share(OPEN), _not_rounded()],
+                "The second is a number of pairs: round up.",
+            ),
+            Mistake(
+                lambda: [_share(OPEN, 8), _needed()],
+                "The second is right. The first is for the eight classes of the page. Here there are four.",
+            ),
         ),
+        axes=("answer",),
         tolerance=1e-3,
     ),
     Exercise(

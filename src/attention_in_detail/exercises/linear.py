@@ -69,6 +69,21 @@ def _stream(z: Any, V: Any, way: Any = one_pass) -> Any:
     return np.stack([one.output[0] for one in found])
 
 
+def _in_a_loop(
+    z: Any, V: Any, *, start: float = -np.inf, divided: bool = True
+) -> Any:
+    """The outputs so far, from sums that are rescaled when a larger score comes."""
+    largest, total, mixed, found = start, np.float64(0), 0 * V[0], []
+    with np.errstate(all="ignore"):
+        for score, v in zip(z, V, strict=True):
+            larger = max(largest, score)
+            shrunk, e = np.exp(largest - larger), np.exp(score - larger)
+            total, mixed = shrunk * total + e, shrunk * mixed + e * v
+            largest = larger
+            found.append(mixed / total if divided else mixed)
+    return np.stack(found)
+
+
 def _shifted(z: Any, V: Any, shift: float) -> Any:
     """The outputs so far from exponentials of scores that one number was taken off."""
     with np.errstate(all="ignore"):
@@ -245,6 +260,18 @@ EXERCISES = (
                 "Right for scores above 0. The largest score so far begins too high: far below it all exponentials are 0.",
             ),
             Mistake(
+                lambda z, V: _in_a_loop(z, V, start=0.0),
+                "The largest score so far begins at 0; scores far below it vanish.",
+            ),
+            Mistake(
+                lambda z, V: _in_a_loop(z, V, divided=False),
+                "The outputs are not divided by the sum so far: they are to be means.",
+            ),
+            Mistake(
+                lambda z, V: np.stack([_stream(z, V)[-1]] * len(z)),
+                "All rows are the last one: the list holds one array many times. Append a copy.",
+            ),
+            Mistake(
                 lambda z, V: _shifted(z, V, 0.0),
                 "Right for scores near 0. Nothing is taken off before the exponential: it overflows, or is 0 in every term.",
             ),
@@ -259,6 +286,7 @@ EXERCISES = (
         ),
         cases=_stream_cases,
         axes=("S", "D_v"),
+        remark="(That each score is used once, only you can see.)",
     ),
     Exercise(
         "ex-linear-hides",
@@ -334,6 +362,12 @@ EXERCISES = (
             ),
             Mistake(
                 lambda: _other_numbers(
+                    0, (LENGTH // BLOCK) * 2 * LENGTH * WIDTH
+                ),
+                "At once it is right. By blocks, queries are read and outputs written too.",
+            ),
+            Mistake(
+                lambda: _other_numbers(
                     0, (LENGTH // BLOCK) * 4 * LENGTH * WIDTH
                 ),
                 "At once it is right. By blocks, a query is read but once, and its output written but once.",
@@ -343,7 +377,7 @@ EXERCISES = (
                 "The right numbers, the other way round.",
             ),
         ),
-        axes=("way",),
+        axes=("answer",),
         tolerance=1e-3,
         remark="The machine of the page could do 208 operations a byte: at once it waits for bytes, by blocks it does not.",
     ),

@@ -159,6 +159,13 @@ def _open_pairs(
     )
 
 
+def _ranks_by_blocks() -> Any:
+    """Open pairs of each rank with what each rank holds, whenever they meet."""
+    steps = _open_pairs(_from_both_ends)
+    ranks = np.arange(PARTS)
+    return steps[(ranks[:, None] - ranks) % PARTS, ranks[:, None]]
+
+
 def _from_both_ends(r: int) -> tuple[int, int]:
     return r, 2 * PARTS - 1 - r
 
@@ -249,6 +256,7 @@ EXERCISES = (
                 "The whole is right. The output of a block is a mean of its values under their weights.",
             ),
         ),
+        axes=("answer",),
     ),
     Exercise(
         "ex-processes-mask",
@@ -282,9 +290,17 @@ EXERCISES = (
                 _one_length,
                 "Right where a block has as many keys as a rank has queries. A block of keys has a length of its own.",
             ),
+            Mistake(
+                lambda *given: 1 - _block_mask(*given),
+                "The other way round: here true is where a query may attend.",
+            ),
+            Mistake(
+                lambda *given: np.where(_block_mask(*given), 0.0, -np.inf),
+                "That is a bias; a mask is true or false.",
+            ),
         ),
         cases=_block_cases,
-        axes=("T / n", "S / n"),
+        axes=("query", "key of the block"),
     ),
     Exercise(
         "ex-processes-balance",
@@ -307,6 +323,10 @@ EXERCISES = (
             Mistake(
                 lambda: _open_pairs(_from_both_ends).sum(0),
                 "These are the pairs of each rank in all steps together. Give each step a row.",
+            ),
+            Mistake(
+                _ranks_by_blocks,
+                "These are ranks by blocks. Asked for are steps by ranks.",
             ),
         ),
         axes=("step", "rank"),
@@ -343,6 +363,7 @@ EXERCISES = (
                 "That is what all ranks send together. What does one of them send?",
             ),
         ),
+        axes=("answer",),
     ),
     Exercise(
         "ex-processes-enough",
@@ -366,7 +387,12 @@ EXERCISES = (
                 lambda: [8 * _enough()[0], _enough()[1] / 8],
                 "The devices of a place share arithmetic and bytes alike: their number cancels.",
             ),
+            Mistake(
+                lambda: [_enough()[0] / 8, 8 * _enough()[1]],
+                "The devices of a place share its arithmetic and its bytes alike.",
+            ),
         ),
+        axes=("answer",),
         remark="With more places the blocks are smaller, and the devices wait for their neighbours.",
     ),
 )

@@ -44,6 +44,11 @@ def _spread(ours: Any, theirs: Any) -> Any:
     return np.quantile(ours / theirs, [0.25, 0.5, 0.75])
 
 
+def _around_the_mean(ours: Any, theirs: Any) -> Any:
+    low, _, high = _spread(ours, theirs)
+    return np.array([low, (ours / theirs).mean(), high])
+
+
 def _of_quantiles(ours: Any, theirs: Any) -> Any:
     parts = [0.25, 0.5, 0.75]
     return np.quantile(ours, parts) / np.quantile(theirs, parts)
@@ -157,6 +162,7 @@ EXERCISES = (
                 "The ratios are upside down: the time of the one over that of the other.",
             ),
         ),
+        axes=("answer",),
         remark="What met both contestants in one round leaves the first number alone.",
     ),
     Exercise(
@@ -182,6 +188,18 @@ EXERCISES = (
             Mistake(
                 lambda ours, theirs: _spread(ours, theirs)[::-1],
                 "The right numbers from high to low.",
+            ),
+            Mistake(
+                lambda ours, theirs: _spread(ours, theirs)[[1, 0, 2]],
+                "The right numbers in another order: first where the middle half begins.",
+            ),
+            Mistake(
+                lambda ours, theirs: _spread(ours, theirs)[[0, 2, 1]],
+                "The right numbers in another order: the median stands between the ends of the middle half.",
+            ),
+            Mistake(
+                _around_the_mean,
+                "The middle one is the mean of the ratios; asked for is their median.",
             ),
         ),
         cases=_rounds,
@@ -216,6 +234,7 @@ EXERCISES = (
                 "The second number is a ratio of medians. In turns each round has a ratio: take their median.",
             ),
         ),
+        axes=("answer",),
         remark="In turns a little is left, since the second always runs later. Changing the order in each round helps.",
     ),
     Exercise(
@@ -268,7 +287,12 @@ EXERCISES = (
                 lambda: [_exponent()[0], 520 * 4],
                 "The exponent is right. Then the time is carried on as if it were 1.",
             ),
+            Mistake(
+                lambda: [_exponent()[0], _exponent()[1] / 1000],
+                "The second is asked for in milliseconds.",
+            ),
         ),
+        axes=("answer",),
         tolerance=5e-3,
     ),
     Exercise(
@@ -328,7 +352,12 @@ EXERCISES = (
                 lambda: _mib(itemsize=4),
                 "That is float32. Half precision takes half of it.",
             ),
+            Mistake(
+                lambda: [one * 2**20 / 1e6 for one in _mib()],
+                "These are millions of bytes. A MiB has 1024².",
+            ),
         ),
-        axes=("call",),
+        axes=("answer",),
+        tolerance=1e-3,
     ),
 )

@@ -19,17 +19,21 @@ T, CLASSES, WIDTH, DEPTH = 8, 10, 384, 2
 TASK = T * WIDTH + T * WIDTH + WIDTH * CLASSES  # W_in, P, W_out
 NORMS = 1 + 2 * DEPTH
 WEIGHTS = 4 * WIDTH**2 + 2 * WIDTH * (4 * WIDTH)
-BIASES = 4 * WIDTH + 4 * WIDTH + WIDTH
+BIASES = 4 * WIDTH + 4 * WIDTH + WIDTH  # attention, then the network
 
 
 def _counts(
-    *, task: int = TASK, norms: int = NORMS, each: int = 2, biases: int = 1
+    *,
+    task: int = TASK,
+    norms: int = NORMS,
+    each: int = 2,
+    biases: int = BIASES,
 ) -> Any:
     """Numbers that are tuned and numbers that are frozen."""
     return np.array(
         [
             task + norms * each * WIDTH,
-            DEPTH * (WEIGHTS + biases * BIASES),
+            DEPTH * (WEIGHTS + biases),
         ]
     )
 
@@ -47,7 +51,7 @@ def _norm_by_hand(
     shift: Any,
     eps: float,
     *,
-    axis: int = -1,
+    axis: int | None = -1,
     less: int = 0,
     root: bool = True,
 ) -> Any:
@@ -56,6 +60,12 @@ def _norm_by_hand(
         np.sqrt(spread) if root else spread
     )
     return gain * unit + shift
+
+
+def _beside_the_root(x: Any, gain: Any, shift: Any, eps: float) -> Any:
+    """With epsilon added to the root, and not to what is under it."""
+    rest = x - x.mean(-1, keepdims=True)
+    return gain * rest / (x.std(-1, keepdims=True) + eps) + shift
 
 
 def _gain_first(x: Any, gain: Any, shift: Any, eps: float) -> Any:
@@ -149,23 +159,44 @@ EXERCISES = (
                 "Those that are tuned: the norm before the layers is missing.",
             ),
             Mistake(
+                lambda: _counts(norms=NORMS - DEPTH),
+                "Those that are tuned: not all norms are counted. Each layer has two, and one stands before the layers.",
+            ),
+            Mistake(
+                lambda: _counts(norms=DEPTH),
+                "Those that are tuned: a layer has more norms than one, and one more stands before the layers.",
+            ),
+            Mistake(
+                lambda: _counts(norms=0),
+                "Those that are tuned: no norm is counted. Their gains and shifts are tuned.",
+            ),
+            Mistake(
                 lambda: _counts(each=1),
                 "Those that are tuned: a norm has a gain and a shift for each coordinate.",
             ),
             Mistake(
                 lambda: _counts(task=TASK - T * WIDTH),
-                "Those that are tuned: either the new input or the positions are missing; both are tuned.",
+                "Those that are tuned: the new input or the positions are missing, or all norms within the layers.",
             ),
             Mistake(
                 lambda: _counts(biases=0),
                 "Those that are frozen: the biases of the attention and of the network are missing.",
             ),
             Mistake(
+                lambda: _counts(biases=BIASES - WIDTH),
+                "Those that are frozen: a short bias of each layer is missing. Each of the matrices has one, as wide as what "
+                "it hands on.",
+            ),
+            Mistake(
+                lambda: _counts(biases=BIASES - 4 * WIDTH),
+                "Those that are frozen: in each layer the biases of the attention are missing, or the wide one of the network.",
+            ),
+            Mistake(
                 lambda: _counts() // np.array([1, DEPTH]),
                 "Those that are frozen: that is one layer.",
             ),
         ),
-        axes=("question",),
+        axes=("answer",),
     ),
     Exercise(
         "ex-transfer-norm",
@@ -177,6 +208,18 @@ EXERCISES = (
                 lambda *given: _norm_by_hand(*given, axis=-2),
                 "Mean and variance were taken along the rows' axis, so that rows learn of each other. A norm works on each row "
                 "alone, along the last axis.",
+            ),
+            Mistake(
+                lambda *given: _norm_by_hand(*given, axis=None),
+                "Mean and variance run over all rows together. Each row has its own.",
+            ),
+            Mistake(
+                lambda *given: _norm_by_hand(*given, axis=0),
+                "Mean and variance run down axis 0. Each row has its own, along the last axis.",
+            ),
+            Mistake(
+                _beside_the_root,
+                "Epsilon was added to the root. Add it to the variance, under the root.",
             ),
             Mistake(
                 lambda *given: _norm_by_hand(*given, less=1),
