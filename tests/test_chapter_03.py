@@ -349,11 +349,11 @@ def test_without_a_scale_the_median_gradient_vanishes_and_the_mean_does_not(
 def test_without_a_scale_the_median_first_grows_and_then_collapses(
     measured,
 ):
-    """To eight times that of the root at width 64; a fiftieth of that at 1024."""
+    """To more than eight times that of the root at width 64; a fiftieth of that at 1024."""
     none = table(measured, "none", 3, np.median)
     root = table(measured, "root", 3, np.median)
     assert none[0] < none[1] < none[2]
-    assert 7 < none[2] / root[2] < 10
+    assert 8 < none[2] / root[2] < 9
     assert 0.2 < none[3] < 0.6
     assert none[4] < 0.05 < root[4]
 
@@ -416,15 +416,15 @@ def test_a_cold_softmax_shares_among_the_best_and_a_hot_one_among_all():
 @pytest.mark.claim("prop-temperature")
 def test_temperatures_of_the_row_by_hand():
     rows, outputs = {}, {}
-    for tau in (0.1, 0.5, 2, 100):
+    for tau in (0.1, 0.25, 2, 100):
         y, a = attention(
             QUERY, KEYS, VALUES, scale=1 / (2 * tau), return_weights=True
         )
         rows[tau], outputs[tau] = a[0], y[0]
-    assert_close(rows[0.5], np.array([64, 16, 4, 1, 1]) / 86, 1e-14)
-    assert rows[0.5][0].round(3) == 0.744
+    fourth = np.array([4096, 256, 16, 1, 1])
+    assert_close(rows[0.25], fourth / 4370, 1e-14)
+    assert rows[0.25][0].round(3) == 0.937
     assert rows[2].round(3).tolist() == [0.343, 0.243, 0.172, 0.121, 0.121]
-    assert entropy_share(rows[0.5]).round(2) == 0.48
     assert entropy_share(rows[2]).round(2) == 0.95
     assert np.abs(outputs[0.1] - VALUES[0]).max() < 0.02
     assert np.abs(outputs[100] - VALUES.mean(0)).max() < 0.02

@@ -212,6 +212,17 @@ def test_each_solution_passes_its_own_check(chapter, capsys):
         assert verdict.label == one.label
 
 
+@pytest.mark.parametrize(
+    "label", ["ex-mask-hand", "ex-multi-head-count", "ex-real-sizes"]
+)
+def test_answers_that_are_no_queries_or_heads_are_counted_as_answers(label):
+    """Queries 3, 4 and 5 would else be called 0, 1 and 2."""
+    (one,) = [p.values[1] for p in ALL if p.values[1].label == label]
+    given = np.array(right_answer(one), dtype=float)
+    given[-1] = 3 * given[-1] + 7
+    assert "at answer = " in told(given, one)
+
+
 def numbers_of(value):
     return {f"{float(x):.6g}" for x in np.asarray(value).ravel()}
 

@@ -190,6 +190,10 @@ EXERCISES = (
                 "A shape says how large an array is, not along which axis it was made; with T = S even the sums may agree.",
             ),
             Mistake(
+                lambda: ("yes", "no", "yes", "no"),
+                "These are the tests that pass. Asked for is which of them fail.",
+            ),
+            Mistake(
                 lambda: ("no", "yes", "yes", "yes"),
                 "Look at the third again: along either axis a softmax gives numbers between 0 and 1.",
             ),

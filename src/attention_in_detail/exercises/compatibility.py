@@ -10,7 +10,7 @@ import numpy as np
 
 from attention_in_detail.exercises.judging import Case, Exercise, Mistake
 from attention_in_detail.rows import softmax, softmax_jacobian
-from attention_in_detail.scaled_dot_product import attention
+from attention_in_detail.scaled_dot_product import attention, scores
 
 __all__ = ["EXERCISES", "KEYS", "QUERY", "VALUES"]
 
@@ -46,6 +46,10 @@ def _diagonal(row: Any) -> Any:
 
 def _doubled(factor: float = 2.0, scale: float | None = None) -> Any:
     return attention(factor * QUERY, KEYS, VALUES, scale=scale)[0]
+
+
+def _unnormalized() -> Any:
+    return np.exp(scores(2 * QUERY, KEYS))[0] @ VALUES
 
 
 def _of_bits(width: int = 64) -> tuple[float, float]:
@@ -101,6 +105,10 @@ EXERCISES = (
                 "Twice the query does not double the output, which stays among the values. It squares the exponentials.",
             ),
             Mistake(
+                _unnormalized,
+                "The weights do not sum to 1: divide the exponentials by their sum.",
+            ),
+            Mistake(
                 lambda: VALUES[0],
                 "The best key alone. The others keep small shares.",
             ),
@@ -143,6 +151,10 @@ EXERCISES = (
             Mistake(
                 lambda: (_of_bits()[0], 64.0),
                 "The mean is right. A variance of D_k needs entries of mean 0 and variance 1; these have neither.",
+            ),
+            Mistake(
+                lambda: _of_bits(1),
+                "That is one product q_c k_c. At width 64 there are 64 of them.",
             ),
             Mistake(
                 lambda: (_of_bits()[0], _of_bits()[0]),

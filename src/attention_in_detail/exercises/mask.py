@@ -46,6 +46,11 @@ def _window_afterwards() -> Any:
     return np.array([alone[2], both[3], both[4]])
 
 
+def _undefined() -> Any:
+    """An empty row becomes 0/0."""
+    return np.array([*_window()[:2], np.nan])
+
+
 def _averaged() -> Any:
     """An empty row becomes the mean of all values."""
     return np.array([*_window()[:2], VALUES.mean()])
@@ -69,6 +74,11 @@ def _packed(
     if same:
         is_open = is_open & (text[:, None] == text[None, :])
     return is_open.astype(int)
+
+
+def _either(text: Any) -> Any:
+    """One of the two wishes is enough."""
+    return _packed(text, same=False) | (text[:, None] == text[None, :])
 
 
 # ---- padding on the left ----
@@ -220,6 +230,10 @@ EXERCISES = (
                 "The last query has no open key. A mean of values that it may not see is not what the definition says.",
             ),
             Mistake(
+                _undefined,
+                "In this book a query with no open key has the output 0.",
+            ),
+            Mistake(
                 lambda: _window(padding=None),
                 "The first is right. The padding is not in the other two: open is what both masks leave open.",
             ),
@@ -232,7 +246,7 @@ EXERCISES = (
                 "The padding shuts queries here. It shuts keys, for all queries alike.",
             ),
         ),
-        axes=("query",),
+        axes=("answer",),
         tolerance=1e-3,
     ),
     Exercise(
@@ -256,6 +270,10 @@ EXERCISES = (
             Mistake(
                 lambda text: _packed(text, order=np.less),
                 "A word may attend to itself too. Here the first word of each text has nothing left.",
+            ),
+            Mistake(
+                _either,
+                'The two wishes are joined by "or". Both have to hold.',
             ),
             Mistake(
                 lambda text: 1 - _packed(text),
@@ -367,6 +385,10 @@ EXERCISES = (
                 _test_moved,
                 "It sees the inverted mask, by a real place that does not count any more. "
                 "A mask that lets everything in passes it: change what must not count.",
+            ),
+            Mistake(
+                lambda attend, x, is_open: 1 - _test(attend, x, is_open),
+                "It says no to the right one and yes to the wrong ones. True is to mean that `attend` passes.",
             ),
         ),
         cases=_test_cases,

@@ -158,6 +158,10 @@ EXERCISES = (
                 lambda: [(T, h) for T in LENGTHS for h in HEADS],
                 "All shapes agree, but not all entries: compare with np.array_equal.",
             ),
+            Mistake(
+                lambda: [pair[::-1] for pair in _harmless()],
+                "Each pair is (T, h); yours are (h, T).",
+            ),
         ),
         axes=("pair", "T or h"),
         open_length=True,
@@ -209,6 +213,10 @@ EXERCISES = (
                 "Three matrices and their biases. The output projection is missing.",
             ),
             Mistake(
+                lambda: [n - 512 for n in _counts()],
+                "Three biases were counted. The output projection has one too.",
+            ),
+            Mistake(
                 lambda: [
                     h * n for h, n in zip((8, 16), _counts(), strict=True)
                 ],
@@ -219,6 +227,6 @@ EXERCISES = (
                 "The first is right. Twice the heads, each half as wide: what becomes of the sum?",
             ),
         ),
-        axes=("number of heads",),
+        axes=("answer",),
     ),
 )

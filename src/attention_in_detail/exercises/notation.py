@@ -40,6 +40,8 @@ def _softmax_cases() -> Iterator[Case]:
     yield Case("entries near 1000", (1000 + rng.standard_normal((2, 3)),))
     far = np.array([[1000.0, 1001.0], [-1000.0, -1001.0]])
     yield Case("two rows far apart", (far,))
+    wide = np.array([[-3000.0, -3000, 3000], [0, 0, 0]])
+    yield Case("entries far apart in one row", (wide,))
 
 
 def _quotient(e: Any, **along: Any) -> Any:
@@ -72,6 +74,13 @@ def _one_shift(z: Any) -> Any:
         return _quotient(np.exp(z - z.max()), axis=-1, keepdims=True)
 
 
+def _mean_shift(z: Any) -> Any:
+    """Takes off the mean; so it goes with the smallest entry, or the first."""
+    with np.errstate(all="ignore"):
+        e = np.exp(z - z.mean(-1, keepdims=True))
+        return _quotient(e, axis=-1, keepdims=True)
+
+
 def _stack_shape() -> Any:
     Q, K, V = np.ones((8, 1, 4, 3)), np.ones((2, 5, 3)), np.ones((2, 5, 6))
     return attention(Q, K, V).shape
@@ -87,6 +96,10 @@ EXERCISES = (
             Mistake(
                 _products,
                 "These are the dot products, before the softmax.",
+            ),
+            Mistake(
+                lambda: math.log(2) * _products(),
+                "These are the dot products times ln 2. The softmax is left.",
             ),
             Mistake(
                 lambda: 2.0 ** _products(),
@@ -152,6 +165,11 @@ EXERCISES = (
             Mistake(
                 _one_shift,
                 "The largest entry of all rows is taken off, and a row far below it becomes 0/0. Each row needs its own.",
+            ),
+            Mistake(
+                _mean_shift,
+                "The largest number is not the one you took off: entries far above it still overflow. "
+                "Take off the largest entry of the row.",
             ),
         ),
         cases=_softmax_cases,

@@ -74,6 +74,10 @@ def _mass_of_all(A: Any, P: Any) -> Any:
     return np.mean(pattern_mass(A, P))
 
 
+def _summed(A: Any, P: Any) -> Any:
+    return (A * P).sum((-1, -2))
+
+
 def _largest(A: Any, P: Any) -> Any:
     return (A * P).max(-1)[..., P.any(axis=1)].mean(-1)
 
@@ -81,8 +85,13 @@ def _largest(A: Any, P: Any) -> Any:
 # ---- is [SEP] a sink? ----
 
 
-def _asked(of: Callable[[int, int], bool]) -> Callable[[], Any]:
-    """Mean over all heads, largest, and uniform, for the pairs (query, key) counted from the end with 0."""
+def _asked(
+    of: Callable[[int, int], bool], anew: bool = False
+) -> Callable[[], Any]:
+    """Mean over all heads, largest, and uniform, for the pairs (query, key) counted from the end with 0.
+
+    The largest is that of the means over the sentences; with ``anew`` the mean of the largest of each sentence.
+    """
 
     def found() -> Any:
         each = []
@@ -97,7 +106,10 @@ def _asked(of: Callable[[int, int], bool]) -> Callable[[], Any]:
             each.append((pattern_mass(kept.weights, P), uniform_mass(P)))
         mass = np.mean([one for one, _ in each], axis=0)
         uniform = np.mean([one for _, one in each])
-        return np.array([mass.mean(), mass.max(), uniform])
+        best = np.mean([one.max() for one, _ in each])
+        return np.array(
+            [mass.mean(), best if anew else mass.max(), uniform]
+        )
 
     return found
 
@@ -162,6 +174,14 @@ def _silent_columns(W_O: Any, head: int, heads: int) -> Any:
     return out
 
 
+def _silent_columns_of_output(W_O: Any, head: int, heads: int) -> Any:
+    """The columns cut into as many blocks as there are heads."""
+    width = W_O.shape[1] // heads
+    out = W_O.copy()
+    out[:, head * width : (head + 1) * width] = 0
+    return out
+
+
 def _silent_one_row(W_O: Any, head: int, heads: int) -> Any:
     out = W_O.copy()
     out[head] = 0
@@ -223,7 +243,8 @@ EXERCISES = (
             ),
             Mistake(
                 lambda: _sizes(norms=0),
-                "The first two are right. The norms have learned numbers too.",
+                "The first two are right. The scales and shifts of the norms are missing, or the bias inside the network: "
+                "here both are as many.",
             ),
             Mistake(
                 lambda: _sizes(layers=1),
@@ -257,6 +278,10 @@ EXERCISES = (
                 "axis 1 of the pattern goes along the keys.",
             ),
             Mistake(
+                _summed,
+                "These are sums over the queries. Divide by the number of those that are asked.",
+            ),
+            Mistake(
                 _mass_of_all,
                 "It takes one mean over all heads. Each head has a mass of its own: only the last two axes go.",
             ),
@@ -285,6 +310,10 @@ EXERCISES = (
             Mistake(
                 _asked(lambda i, j: i == 0 and j > 0),
                 "Here [SEP] asks, and all others answer. Rows of the pattern are queries, columns are keys.",
+            ),
+            Mistake(
+                _asked(lambda i, j: j == 0 and i > 0, anew=True),
+                "The best head was picked in each sentence anew. Take the mean over the sentences first.",
             ),
         ),
         axes=("answer",),
@@ -327,6 +356,10 @@ EXERCISES = (
             Mistake(
                 _silent_columns,
                 "Columns are set to 0: those are coordinates of the output, which all heads write to. A head has rows of W_O.",
+            ),
+            Mistake(
+                _silent_columns_of_output,
+                "Columns of W_O belong to the output, not to a head. The heads meet its rows.",
             ),
             Mistake(
                 lambda W_O, head, heads: _silent(W_O, head, heads, 1),
