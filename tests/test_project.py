@@ -24,8 +24,8 @@ from attention_in_detail.project import (
     code_of,
     examine,
     translated,
+    translating,
 )
-from attention_in_detail.project import translating
 from attention_in_detail.project.__main__ import main
 from attention_in_detail.project.examining import _fault_of
 from attention_in_detail.project.translating import OURS
@@ -709,8 +709,7 @@ def test_without_its_causal_mask_the_last_row_changes_and_no_word_does(
         words.append(translated(code, (677, 7)))
     assert words[0] == words[1] == [spelled(677), spelled(7)]
     apart = [
-        np.abs(one - other).max()
-        for one, other in zip(*seen, strict=True)
+        np.abs(one - other).max() for one, other in zip(*seen, strict=True)
     ]
     assert apart[0] == 0  # one position, and nothing to hide
     assert min(apart[1:]) > 0.1
