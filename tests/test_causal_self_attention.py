@@ -210,13 +210,38 @@ def test_rounding_grows_with_the_scores():
     assert "float32" not in statement("prop-today-cached")
 
 
-def test_the_layer_of_the_page_is_as_exact_as_the_page_says():
-    p = MultiHeadParameters.init(32, 4, seed=35)
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "seed", "options", "T", "cuts"),
+    [
+        (4, None, 35, {}, 12, [7, 1, 1, 3]),
+        (
+            8,
+            2,
+            3,
+            {
+                "rotary_base": 10000.0,
+                "slopes": head_slopes(8),
+                "before": 4,
+                "sinks": 2,
+                "cap": 30.0,
+            },
+            40,
+            [25, 1, 1, 6, 7],
+        ),
+    ],
+    ids=["plain", "all at once"],
+)
+def test_a_layer_of_the_page_is_as_exact_as_the_page_says(
+    heads, kv_heads, seed, options, T, cuts
+):
+    """The trained model is held to the same in test_chapter_35.py."""
+    p = MultiHeadParameters.init(32, heads, kv_heads=kv_heads, seed=seed)
     p = map_arrays(p, lambda y: y.astype(np.float32))
-    for seed in range(20):
-        x = normal(12, 32, seed=seed, dtype=np.float32)
-        whole, _ = cached_self_attention(p, x)
-        apart = np.abs(in_pieces(p, x, [7, 1, 1, 3])[0] - whole).max()
+    options = taken_to(np.asarray, options, np.float32)
+    for drawn in range(20):
+        x = normal(T, 32, seed=drawn, dtype=np.float32)
+        whole, _ = cached_self_attention(p, x, **options)
+        apart = np.abs(in_pieces(p, x, cuts, **options)[0] - whole).max()
         assert apart < 1e-6 * np.abs(whole).max()
 
 
