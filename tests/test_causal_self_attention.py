@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +9,14 @@ from hypothesis import strategies as st
 
 from attention_in_detail import (
     KeyValueCache,
+    MultiHeadParameters,
     cache_bytes,
     cached_self_attention,
     capped_attention,
     causal_mask,
     head_slopes,
     linear_bias,
+    map_arrays,
     merge_heads,
     multi_head_attention,
     repeat_heads,
@@ -23,6 +26,7 @@ from attention_in_detail import (
     split_heads,
     window_mask,
 )
+from tests.page_numbers import statement
 from tests.support import (
     MAKERS,
     assert_close,
@@ -187,6 +191,58 @@ def test_cached_is_uncached_however_the_sequence_is_cut(
     assert_same_but_for_rounding(pieces, whole)
     assert_same_but_for_rounding(cache.keys, full.keys)
     assert_same_but_for_rounding(cache.values, full.values)
+
+
+def test_rounding_grows_with_the_scores():
+    """So no bound by the size of the outputs alone holds for all models: the proposition states none."""
+    x, lost = normal(64, 128), []
+    for factor in (1, 4, 16):
+        p = MultiHeadParameters.init(128, 4, seed=1)
+        p = replace(p, W_Q=factor * p.W_Q, W_K=factor * p.W_K)
+        exact, _ = cached_self_attention(p, x)
+        short = map_arrays(p, lambda y: y.astype(np.float32))
+        rounded, _ = cached_self_attention(short, x.astype(np.float32))
+        apart = np.abs(rounded - exact).max()
+        lost.append(apart / np.abs(exact).max())
+    assert lost[0] < 1e-6
+    assert lost[0] < lost[1] < lost[2]
+    assert lost[2] > 1e-6
+    assert "float32" not in statement("prop-today-cached")
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "seed", "options", "T", "cuts"),
+    [
+        (4, None, 35, {}, 12, [7, 1, 1, 3]),
+        (
+            8,
+            2,
+            3,
+            {
+                "rotary_base": 10000.0,
+                "slopes": head_slopes(8),
+                "before": 4,
+                "sinks": 2,
+                "cap": 30.0,
+            },
+            40,
+            [25, 1, 1, 6, 7],
+        ),
+    ],
+    ids=["plain", "all at once"],
+)
+def test_a_layer_of_the_page_is_as_exact_as_the_page_says(
+    heads, kv_heads, seed, options, T, cuts
+):
+    """The trained model is held to the same in test_chapter_35.py."""
+    p = MultiHeadParameters.init(32, heads, kv_heads=kv_heads, seed=seed)
+    p = map_arrays(p, lambda y: y.astype(np.float32))
+    options = taken_to(np.asarray, options, np.float32)
+    for drawn in range(20):
+        x = normal(T, 32, seed=drawn, dtype=np.float32)
+        whole, _ = cached_self_attention(p, x, **options)
+        apart = np.abs(in_pieces(p, x, cuts, **options)[0] - whole).max()
+        assert apart < 1e-6 * np.abs(whole).max()
 
 
 @pytest.mark.claim("prop-today-cached")

@@ -11,6 +11,7 @@ from attention_in_detail import (
     linear_bias,
     multi_head_attention,
 )
+from tests.page_numbers import PAGES, markdown
 from tests.support import (
     B,
     D_k,
@@ -51,6 +52,20 @@ def test_slopes_by_hand():
     assert head_slopes(2).tolist() == [2.0**-4, 2.0**-8]
     assert head_slopes(3).tolist() == [2.0**-4, 2.0**-8, 2.0**-2]
     assert head_slopes(np.int8(1)).tolist() == [2.0**-8]
+
+
+@pytest.mark.parametrize("heads", [3, 5, 6, 7, 12, 40, 71])
+def test_the_first_slope_that_fills_up_is_the_steepest(heads):
+    """So they do not lie between the others, as a page and a docstring once said."""
+    slopes = head_slopes(heads)
+    power = 2 ** int(math.log2(heads))
+    own, more = slopes[:power], slopes[power:]
+    assert_close(own, head_slopes(power), 0)
+    assert_close(more, head_slopes(2 * power)[::2][: heads - power], 0)
+    assert more[0] > own.max()
+    assert (more[1:] < more[0]).all()
+    assert "between" not in head_slopes.__doc__.split("Args:")[0]
+    assert "slopes from between" not in markdown(PAGES["35_todays_models"])
 
 
 @pytest.mark.claim("def-today-bias")

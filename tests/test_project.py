@@ -24,6 +24,7 @@ from attention_in_detail.project import (
     code_of,
     examine,
     translated,
+    translating,
 )
 from attention_in_detail.project.__main__ import main
 from attention_in_detail.project.examining import _fault_of
@@ -164,6 +165,21 @@ CLASSICS = [
     ((" / queries.shape[-1] ** 0.5", ""), "scores", "not scaled"),
     (("queries.shape[-1] ** 0.5", "queries.shape[-1]"), "scores", "by D_k"),
     (("queries.shape[-1] ** 0.5", "8"), "scores", "Wrong in this"),
+    (
+        ("queries.shape[-1] ** 0.5", "keys.shape[-2] ** 0.5"),
+        "scores",
+        "number of keys",
+    ),
+    (
+        ("queries.shape[-1] ** 0.5", "queries.shape[1] ** 0.5"),
+        "scores",
+        "shape[1] is the number of rows",
+    ),
+    (
+        ("queries.shape[-1] ** 0.5", "keys.shape[1] ** 0.5"),
+        "scores",
+        "shape[1] of the keys",
+    ),
     (("np.swapaxes(keys, -1, -2)", "keys.T"), "scores", "without a batch"),
     (
         ("largest = z.max(-1, keepdims=True)", "largest = 0 * z[..., :1]"),
@@ -670,6 +686,39 @@ def test_four_mistakes_leave_both_numbers_right_and_fail_their_stage(
         assert report.done < ALL
 
 
+@pytest.mark.claim("obs-project-breaks")
+def test_without_its_causal_mask_the_last_row_changes_and_no_word_does(
+    monkeypatch,
+):
+    """The last position saw all words before; in the second layer it reads rows that have changed."""
+    seen, run = [], translating.decoder_run
+
+    def noted(*given):
+        found = run(*given)
+        seen[-1].append(found[0][0, -1])  # the last row for 677
+        return found
+
+    monkeypatch.setattr(translating, "decoder_run", noted)
+    words = []
+    for mask in (
+        OURS.causal_mask,
+        lambda T, S, offset=0: np.ones((T, S), bool),
+    ):
+        seen.append([])
+        code = SimpleNamespace(**vars(OURS) | {"causal_mask": mask})
+        words.append(translated(code, (677, 7)))
+    assert words[0] == words[1] == [spelled(677), spelled(7)]
+    apart = [
+        np.abs(one - other).max() for one, other in zip(*seen, strict=True)
+    ]
+    assert apart[0] == 0  # one position, and nothing to hide
+    assert min(apart[1:]) > 0.1
+    assert max(apart) > 1
+    text = " ".join(PAGE.split())
+    assert "only the rows before it change" not in text
+    assert "one of its logits for 677 moves by more than 1" in text
+
+
 # ---- the command ----
 
 
@@ -807,6 +856,29 @@ def headings(chapter):
         (len(level), title.strip())
         for level, title in re.findall(r"^(#+) (.*)$", text, re.MULTILINE)
     ]
+
+
+def text_of(chapter, section):
+    """The markdown of a section, up to the next heading of any level."""
+    cells = json.loads(
+        (ROOT / f"notebooks/{chapter}.ipynb").read_text("utf8")
+    )["cells"]
+    text = "\n\n".join(
+        "".join(cell["source"])
+        for cell in cells
+        if cell["cell_type"] == "markdown"
+    )
+    part = re.split(rf"^#+ {re.escape(section)}$", text, flags=re.M)[1]
+    return re.split(r"^#+ ", part, flags=re.M)[0]
+
+
+def test_the_section_on_masks_has_what_the_stage_asks():
+    """A shut score is minus infinity; a query without an open key has weights 0."""
+    stage = by_name["attention_weights"]
+    assert "weights 0" in stage.task
+    text = text_of(stage.chapter, stage.section)
+    assert r"-\infty" in text
+    assert "no open key" in text
 
 
 @each_stage

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
+from attention_in_detail import MultiHeadParameters
 from tests import quiz_answers
 from tests.extension_support import ROOT, extension, loaded
+from tests.page_numbers import numbers_of
 
 # Run as scripts, the tools find each other.
 sys.path.append(str(ROOT / "tools"))
@@ -121,6 +123,40 @@ def test_the_package_gives_the_answer(question):
             stated, wanted, rtol=2e-3, atol=0
         )
         assert agrees == option.right, (option.text, found)
+
+
+by_id = {one.anchor.removeprefix("quiz-"): one for one in QUESTIONS}
+
+
+def test_memory_doubles_at_most_since_in_the_stored_run_it_did_not():
+    _, short, long = numbers_of("obs-linear-memory")
+    assert 1 < long / short < 1.5
+    one = by_id["linear-memory"].options
+    right = one[by_id["linear-memory"].right]
+    assert "doubles at most" in right.text
+    assert "obs-linear-memory" in right.see
+
+
+def test_one_matrix_is_another_model_where_there_are_several_heads():
+    """With one head the width of a head is that of the model, and the product can be any matrix."""
+    assert "One of the eight heads" in by_id["one-matrix"].ask
+    for heads, rank in ((1, 16), (8, 2)):
+        p = MultiHeadParameters.init(16, heads, bias=False, seed=0)
+        block = p.head(0)
+        assert np.linalg.matrix_rank(block.W_Q @ block.W_K.T) == rank
+
+
+def test_a_billion_takes_all_small_scores_and_leaves_large_ones_apart():
+    assert "between $-10$ and $10$" in by_id["minus-billion"].ask
+    for size, equal in ((10, True), (40, False)):
+        z = np.array([-size, size], np.float32) + np.float32(-1e9)
+        assert (z[0] == z[1]) == equal
+
+
+def test_the_correlation_that_an_explanation_states_is_that_of_the_page():
+    whole, *_ = numbers_of("obs-clear-maps")
+    why = by_id["clear-map"].options[0].why
+    assert f"$-{abs(whole):.2f}$".replace("0.", ".") in why
 
 
 def test_every_function_of_the_answers_answers_a_question():

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,74 @@ def test_the_stages_of_the_project_come_once_and_in_order():
         ):
             found += range(int(first), int(last or first) + 1)
         assert found == list(range(1, len(STAGES) + 2)), course
+
+
+def test_what_a_stage_points_to_was_read_or_is_named_with_it():
+    """A chapter that has been read or shown, or a section of one."""
+    for course in ("One week", "One term"):
+        so_far = ""
+        for title, text in sessions(course):
+            so_far += text
+            read = set(TOOL.LINK.findall(so_far))
+            tasks = " ".join(
+                what for *_, kind, what in rows(text) if kind == "project"
+            )
+            for first, last in re.findall(
+                r"stages? (\d+)(?: (?:and|to) (\d+))?", tasks
+            ):
+                for stage in STAGES[int(first) - 1 : int(last or first)]:
+                    assert stage.chapter in read, (title, stage.name)
+
+
+def test_sections_that_the_guide_sends_to_are_there():
+    found = re.findall(
+        r"of \{doc\}`\.\./notebooks/(\w+)` the section \*(.*?)\*", TEXT
+    ) + [
+        (chapter, section)
+        for section, chapter in re.findall(
+            r"the section \*(.*?)\* of \{doc\}`\.\./notebooks/(\w+)`", TEXT
+        )
+    ]
+    assert len(found) == 3
+    for chapter, section in found:
+        assert f"\n## {section}\n" in source(chapter), (chapter, section)
+
+
+def test_the_term_takes_the_parts_as_it_says():
+    """The first week in which a chapter is read or shown."""
+    week = {}
+    for n, (_, text) in enumerate(sessions("One term"), start=1):
+        for name in TOOL.LINK.findall(text):
+            if (
+                name not in week
+                and "section *The definition*"
+                not in "".join(
+                    line
+                    for line in text.splitlines()
+                    if f"/{name}`" in line
+                )
+            ):
+                week[name] = n
+    taken = list(week)
+    early = [name for name in taken if name[:1] in "01"]
+    numbers = {one.name: one.number for one in TOOL.chapters(ROOT, ROOT)}
+    turned = [
+        (numbers[one], numbers[other])
+        for one, other in pairwise(early)
+        if numbers[one] > numbers[other]
+    ]
+    assert turned == [(6, 5), (11, 10)]
+    assert sorted(early) == sorted(
+        name for name in numbers if name[:1] in "01"
+    )
+    third = [week[name] for name in taken if name.startswith("2")]
+    fourth = [week[name] for name in taken if name.startswith("3")]
+    assert (len(third), third.count(14)) == (4, 1)
+    assert (len(fourth), set(fourth)) == (3, {12, 13})
+    text = " ".join(part("One term").split("###")[0].split())
+    assert "nearly in order (6 before 5, 11 before 10)" in text
+    assert "four chapters, one of them in the last week" in text
+    assert "of Part IV three, in weeks 12 and 13" in text
 
 
 # ---- labels and numbers ----

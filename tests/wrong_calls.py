@@ -1894,6 +1894,20 @@ CALLS |= {
     "alone: cache of another batch": lambda: say(
         tokens=ids(T), cache=(kept(B, h),)
     ),
+    "alone: cache of another width": lambda: say(
+        cache=(kept(B, h, width=3),)
+    ),
+    "alone: cache of another dtype": lambda: say(
+        cache=(
+            a.KeyValueCache(*(f(B, h, S, D // h, dtype="float32"),) * 2),
+        )
+    ),
+    "alone: caches of two lengths": lambda: say(
+        parameters=alone(layers=(encoder(), encoder())),
+        cache=tuple(
+            a.KeyValueCache(*(f(B, h, n, D // h),) * 2) for n in (3, 26)
+        ),
+    ),
     "generate: parameters": lambda: go_on(parameters=None),
     "generate: steps": lambda: go_on(steps=0),
     "generate: steps float": lambda: go_on(steps=2.0),

@@ -108,21 +108,24 @@ def need_own_cache(
     x: Any,
     cache: Any,
     batch: tuple[int, ...],
+    *,
     name: str = "x",
+    home: str = "x",
+    own: str = "cache",
 ) -> None:
-    """Refuse a cache of another batch or another attention."""
+    """Refuse a cache of another batch or another attention; the texts are the names of batch, home and cache."""
     if not isinstance(cache, KeyValueCache):
-        raise TypeError(f"cache must be a KeyValueCache, not {kind(cache)}")
-    need_one_home({name: x, "cache": cache.keys})
+        raise TypeError(f"{own} must be a KeyValueCache, not {kind(cache)}")
+    need_one_home({home: x, own: cache.keys})
     lead = tuple(cache.keys.shape[:-2])
     wanted = (*batch, parameters.h_kv)
     if lead != wanted:
         raise ValueError(
-            f"cache has (*batch, h_kv) = {lead}, but {name} and parameters have {wanted}; it belongs to another attention"
+            f"{own} has (*batch, h_kv) = {lead}, but {name} and parameters have {wanted}; it belongs to another attention"
         )
     for part in ("keys", "values"):
         need_same(
-            f"cache.{part}",
+            f"{own}.{part}",
             getattr(cache, part).shape[-1],
             "parameters",
             parameters.D_h,

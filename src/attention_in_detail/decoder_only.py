@@ -80,7 +80,7 @@ class DecoderOnlyParameters:
     .. math:: E : (V, D)
 
     Its layers are encoder layers: what makes them a decoder is the causal mask. The
-    embedding stands at both ends.
+    embedding stands at both ends. Linear biases are not among the changes.
 
     Attributes:
         embedding: one row a token, shape (V, D); logits are products with it.
@@ -150,16 +150,19 @@ def check_decoder_only(
             )
         batch = tuple(tokens.shape[:-1])
         for n, known in enumerate(cache):
-            if not isinstance(known, KeyValueCache):
-                raise TypeError(
-                    f"cache[{n}] must be a KeyValueCache, not {kind(known)}"
-                )
             need_own_cache(
                 parameters.layers[n].attention,
                 parameters.embedding,
                 known,
                 batch,
-                "tokens",
+                name="tokens",
+                home="parameters.embedding",
+                own=f"cache[{n}]",
+            )
+        lengths = [known.length for known in cache]
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                f"cache has layers of lengths {lengths}; all layers have read the same tokens"
             )
     need_vocabulary("tokens", tokens, parameters.embedding.shape[0])
 
@@ -198,7 +201,7 @@ def decoder_only(
     Raises:
         TypeError: if an argument is of a wrong kind, or libraries or devices are mixed.
         ValueError: if a token is not in the vocabulary, T is 0, or the cache is of
-            another batch or model.
+            another batch or model, or of layers that have not read the same tokens.
 
     Source:
         Radford et al. (2018), section 3.1.
@@ -227,7 +230,8 @@ def decoder_only(
             return output, A
 
         x, A = encoder_steps(layer, x, attend)
-        seen.append(A)
+        if return_weights:
+            seen.append(A)
     if p.norm is not None:
         x = layer_norm.unchecked(p.norm, x)
     logits = x @ p.embedding.mT  # (*batch, T, V)

@@ -31,7 +31,7 @@ def head_slopes(
     .. math:: m_n = 2^{-8 n / h}, \qquad n = 1, \dots, h, \quad \text{if } h \text{ is a power of } 2
 
     For another h take the largest power of 2 below it, :math:`2^k`, and its slopes; then the
-    first, third, … of the slopes for :math:`2^{k+1}`, as many as are missing: they lie between.
+    first, third, … of the slopes for :math:`2^{k+1}`, as many as are missing.
 
     Args:
         heads: the number of heads h.

@@ -95,7 +95,7 @@ def rotate(
         x: queries or keys of one head or several, shape (\*batch, T, D_h), D_h even.
         positions: p of each row, any integers, shape (T,), or with batch axes that
             broadcast against those of ``x``.
-        base: the slowest pair turns by nearly 1/base radians a position.
+        base: the slowest pair turns by base^(2/D_h − 1) radians a position.
         pairs: which coordinates turn together: ``"adjacent"``, 2c with 2c + 1, as in
             the formula and the source; or ``"halves"``, c with c + D_h/2, as
             ``transformers`` turns those of Llama. One is the other with the columns of

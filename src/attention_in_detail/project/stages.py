@@ -98,11 +98,11 @@ def _score_cases() -> Iterator[Case]:
     yield Case("a batch of two in front", (Q, K))
 
 
-def _scores_with(power: float, axis: int = -1) -> Any:
-    """Scores that are multiplied by a size of the queries to this power."""
+def _scores_with(power: float, axis: int = -1, of: int = 0) -> Any:
+    """Scores that are multiplied by a size to this power: of the queries, or of the keys."""
 
-    def wrong(queries: Any, keys: Any) -> Any:
-        return scores(queries, keys, scale=queries.shape[axis] ** power)
+    def wrong(*arrays: Any) -> Any:
+        return scores(*arrays, scale=arrays[of].shape[axis] ** power)
 
     return wrong
 
@@ -132,6 +132,18 @@ SCORES = _asked(
     (
         _scores_with(-0.5, axis=-2),
         "The scale comes from T, the number of queries. It belongs to the width of queries and keys.",
+    ),
+    (
+        _scores_with(-0.5, axis=-2, of=1),
+        "The scale comes from S, the number of keys. It belongs to the width of queries and keys.",
+    ),
+    (
+        _scores_with(-0.5, axis=1),
+        "Right without a batch. With one, shape[1] is the number of rows; count axes from the back.",
+    ),
+    (
+        _scores_with(-0.5, axis=1, of=1),
+        "Right without a batch. With one, shape[1] of the keys is how many there are; count axes from the back.",
     ),
     (
         lambda queries, keys: np.swapaxes(scores(queries, keys), -1, -2),
@@ -956,7 +968,7 @@ STAGES = (
     ),
     Stage(
         "softmax(z)",
-        "z: (T, S), or any shape. Returns the same shape: positive weights that sum to 1 along the last axis. "
+        "z: (T, S), or any shape. Returns the same shape: weights, none negative, that sum to 1 along the last axis. "
         "Entries may be large, and may be -inf, whose weight is 0. Where a whole row is -inf, all its weights are 0.",
         "03_compatibility",
         "The compatibility function",
@@ -970,7 +982,7 @@ STAGES = (
         "A key that is shut has the weight 0; a query that may attend to nothing has weights 0.",
         "11_masks",
         "Masks",
-        "Before the softmax, not after",
+        "The definition",
         WEIGHTS,
     ),
     Stage(
