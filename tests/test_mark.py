@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -173,6 +174,49 @@ def test_every_file_gets_a_row_and_only_notebooks_are_run(tmp_path):
     to_run = [one for one in rows if not one.happened]
     assert {one.chapter for one in to_run} == {"02_attention"}
     assert all(one.details for one in rows if one.happened == "malformed")
+
+
+@pytest.mark.parametrize("cwd", [False, True])
+def test_the_table_itself_is_no_notebook_of_anybody(
+    tmp_path, monkeypatch, cwd
+):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/marks.csv").touch()
+    (tmp_path / "in/notes.txt").touch()
+    monkeypatch.chdir(tmp_path / "in" if cwd else tmp_path)
+    folder, out = (".", "marks.csv") if cwd else ("in", "in/marks.csv")
+    found = mark.everything_in(Path(folder), Path(out).absolute())
+    assert list(found) == [("notes.txt", "file")]
+
+
+def test_a_link_where_the_table_is_written_leads_nowhere(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("here")
+    for name in ("marks.csv", ".marks.csv.part"):
+        (tmp_path / name).symlink_to(other)
+    mark.written([], tmp_path / "marks.csv")
+    assert other.read_text() == "here"
+    assert "student" in (tmp_path / "marks.csv").read_text("utf8")
+    assert not (tmp_path / "marks.csv").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("=1", "'=1"),
+        (" +1", "' +1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("a;=1", "a;'=1"),
+        ('a; "@b', "a;' \"@b"),
+        ("a; b = 1 - 2", "a; b = 1 - 2"),
+        ('"=1" is none of the words', '"=1" is none of the words'),
+        ("x, -1", "x, -1"),
+        (5, 5),
+    ],
+)
+def test_no_part_of_a_text_is_a_formula(text, wanted):
+    """Where the comma is the sign in decimal numbers, spreadsheets part the cells at each ';'."""
+    assert mark.in_a_table(text) == wanted
 
 
 def test_the_table_can_be_read_by_spreadsheets(tmp_path):
@@ -387,6 +431,9 @@ def test_functions_can_be_arguments_of_cases(monkeypatch):
     assert b"the right one" not in sent_
     assert b"twice" not in sent_
     first, second = mark.pickle.loads(sent_)
+    # Names of functions of the exercises, and where they lie, stay here too.
+    assert second.arguments[0].__name__ == "f"
+    assert second.arguments[0].__code__.co_filename == ""
     assert first.arguments == (merge.unchecked, merge)
     assert second.arguments[0](np.ones(3)) == [7, 8]
     monkeypatch.setattr(mark, "exercises_of", lambda chapter: [hard])
@@ -756,6 +803,30 @@ def test_whoever_hands_over_too_much_is_ended(tmp_path):
     assert run(made, flood).ended == "too much handed over"
 
 
+def test_whoever_hands_over_too_many_lines_is_ended(tmp_path):
+    """Not as one that ended by itself, and with no answer left out in silence."""
+    made = Place(tmp_path, SMALL, trust=True)
+    flood = "import os\nfor place in range(3, 64):\n    try: os.write(place, b'{}\\n' * 10_001)\n    except OSError: pass"
+    assert run(made, flood).ended == "too much handed over"
+
+
+def test_memory_of_a_process_that_hides_it_counts(tmp_path):
+    """The exact count may be kept from others; the quick one then stays."""
+    real = Path.read_text
+
+    def hides(path, *a, **k):
+        if path.name == "smaps_rollup":
+            if f"/{os.getpid()}/" in str(path):
+                raise PermissionError
+            return "Pss:  1 kB\n"
+        return real(path, *a, **k)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_text", hides)
+        other = os.getppid()
+        assert mark.memory_of([other, os.getpid()], 1) > 10 * MIB
+
+
 # ---- the sandbox ----
 
 
@@ -829,6 +900,71 @@ def test_from_inside_nothing_of_this_machine_is_seen_or_changed(tmp_path):
     assert Path(attention_in_detail.__file__).is_file()
 
 
+HOARDS = {
+    "memfd": "import os\nos.memfd_create('a')",
+    "shared memory": "import mmap\nmmap.mmap(-1, 4096)",
+    "zeros": "import mmap\nmmap.mmap(open('/dev/zero', 'r+b').fileno(), 4096)",
+    "shm": "import ctypes\nif ctypes.CDLL(None).shmget(0, 4096, 0o1600) < 0: raise OSError",
+    "messages": "import ctypes\nif ctypes.CDLL(None).msgget(0, 0o1600) < 0: raise OSError",
+    "semaphores": "import ctypes\nif ctypes.CDLL(None).semget(0, 9, 0o1600) < 0: raise OSError",
+    "a system of its own": "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000): raise OSError",
+    "a child with one": "import ctypes\nif ctypes.CDLL(None).syscall(CLONE, 0x10000011, 0, 0, 0, 0) < 0: raise OSError",
+    "another process": "import ctypes\nif ctypes.CDLL(None).ptrace(16, 1, 0, 0): raise OSError",
+}  # fmt: skip
+
+
+@in_a_sandbox
+@pytest.mark.skipif(
+    platform.machine() not in mark.MACHINES, reason="no rules for it"
+)
+def test_no_memory_is_held_that_belongs_to_no_process(tmp_path):
+    """Nor are there ways to other processes, or to the rights of root."""
+    made = Place(tmp_path, SMALL, trust=False)
+    column, _ = mark.MACHINES[platform.machine()]
+    cells = [
+        code.replace("CLONE", str((56, 220)[column]))
+        for code in HOARDS.values()
+    ]
+    # What exercises may need goes on as before.
+    cells += [
+        "import subprocess, threading\nsubprocess.run(['true'], check=True)\n"
+        "t = threading.Thread(target=print)\nt.start()\nt.join()",
+        "import mmap\nwith open('f', 'w+b') as f:\n"
+        "    f.truncate(4096)\n    mmap.mmap(f.fileno(), 4096)[0] = 1",
+        "import multiprocessing as m\nwith m.Pool(2) as p:\n    assert p.map(abs, [-1]) == [1]",
+        "if 'Seccomp:\\t2' not in open('/proc/1/status').read(): raise OSError",
+    ]
+    told = errors(run(made, *cells))
+    assert set(told) == set(range(1, len(HOARDS) + 1)), told
+    for text in told.values():
+        assert text.startswith(("OSError", "PermissionError"))
+
+
+@in_a_sandbox
+def test_files_without_content_count_as_memory(tmp_path):
+    made = Place(tmp_path, Limits(seconds=20, memory=400 * MIB), False)
+    names = "import os, time\nfor n in range(4000): os.symlink('x', str(n))\ntime.sleep(9)"
+    with pytest.MonkeyPatch.context() as patch:
+        real = mark.memory_of_names
+        patch.setattr(
+            mark, "memory_of_names", lambda pids: 100 * real(pids)
+        )
+        assert run(made, names).ended == "too much memory"
+
+
+def test_solutions_are_hidden_where_the_book_lies_among_programs(
+    tmp_path, monkeypatch
+):
+    made = Place(tmp_path, SMALL, trust=True)
+    monkeypatch.setattr(mark, "RUNNER", tmp_path / "tools/run_answers.py")
+    for name in ("notebooks", "tests", "tools", "src"):
+        (tmp_path / name).mkdir()
+    made.folder = tmp_path / "none"
+    assert made.hidden([str(tmp_path)]) == [
+        str(tmp_path / name) for name in ("notebooks", "tests", "tools")
+    ]
+
+
 def test_without_bubblewrap_nothing_is_run(tmp_path, monkeypatch, capsys):
     hand_in(tmp_path / "in/a.ipynb", AXIS)
     monkeypatch.setattr(mark.shutil, "which", lambda name: None)
@@ -882,6 +1018,7 @@ def test_a_sandbox_that_cannot_be_made_is_named(
     ("call", "reason"),
     [
         (["no-such-folder"], "there is no folder no-such-folder"),
+        ([".", "--out", "."], "the table cannot be written to ."),
         ([".", "--out", "no/such/m.csv"], "there is no folder for no/such"),
     ],
 )
@@ -921,6 +1058,29 @@ def test_how_many_run_at_a_time_changes_nothing(tmp_path, monkeypatch):
         tables.append(out.read_bytes())
     assert tables[0] == tables[1]
     assert tables[0].count(b",right,") == 3
+
+
+@pytest.mark.parametrize("reader", ["ascii", "closed"])
+def test_a_terminal_that_cannot_show_a_name_costs_no_row(tmp_path, reader):
+    for n in range(3):
+        (tmp_path / f"in-é{n}").mkdir()
+        (tmp_path / f"in-é{n}/é").touch()
+    out = tmp_path / "m.csv"
+    end, start = os.pipe()
+    if reader == "closed":
+        os.close(end)
+    done = subprocess.run(
+        marks(tmp_path, out, "--jobs", "1"),
+        stdout=start,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    os.close(start)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(rows_in(out)) == 3
+    if reader == "ascii":
+        with open(end, "rb") as file:
+            assert rb"in-\xe90/\xe9: no notebook" in file.read()
 
 
 def test_after_a_stop_the_rows_that_are_done_are_kept(tmp_path):

@@ -45,11 +45,13 @@ import json
 import marshal
 import os
 import pickle
+import platform
 import re
 import select
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -99,6 +101,12 @@ REFUSES = (
     "the setting kernel.unprivileged_userns_clone, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns"
 )
 LABEL = re.compile(r"""\bcheck\s*\(\s*(?:label\s*=\s*)?["'](ex-[\w-]+)""")
+# With the wide signs too, which spreadsheets may read like the others.
+FORMULA = re.compile(
+    r"""^(?=\s*[{0}])|(?<=;)(?=[\s"]*[{0}])""".format(
+        r"=+\-@\uff1d\uff0b\uff0d\uff20"
+    )
+)
 # Users that no system has.
 FIRST_USER = 1_700_000_000
 SHORTEST_POLL = 0.05
@@ -120,7 +128,7 @@ class Limits:
         file: bytes in one file that it writes.
         disk: bytes in all of them.
         notebook: bytes of the notebook itself.
-        handed: bytes that it hands over.
+        handed: bytes that it hands over, in at most ``MOST_LINES`` lines.
     """
 
     seconds: float = 300.0
@@ -155,12 +163,8 @@ def name_of(path: str) -> str:
 
 
 def in_a_table(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula."""
-    if isinstance(value, str) and value.lstrip().startswith(
-        ("=", "+", "-", "@")
-    ):
-        return "'" + value
-    return value
+    """A text that no spreadsheet takes for a formula, nor what follows a ``;``, at which many of them part the cells."""
+    return FORMULA.sub("'", value) if isinstance(value, str) else value
 
 
 # ---- what is in the folder ----------------------------------------------------------
@@ -195,6 +199,9 @@ def everything_in(
         with os.scandir(folder / below) as found:
             return sorted(found, key=lambda one: os.fsencode(one.name))
 
+    place = folder.resolve()
+    if leave_out is not None:
+        leave_out = leave_out.parent.resolve() / leave_out.name
     todo = [("", True)]
     while todo:
         below, is_folder = todo.pop()
@@ -210,7 +217,7 @@ def everything_in(
             yield below, "empty folder"
         for one in reversed(found):
             path = os.path.join(below, one.name)
-            if leave_out is not None and folder / path == leave_out:
+            if leave_out is not None and place / path == leave_out:
                 continue
             todo.append((path, one.is_dir(follow_symlinks=False)))
 
@@ -400,10 +407,14 @@ class Packer(pickle.Pickler):
             for name in names_in(what.__code__)
             if name in what.__globals__
         }
+        # Its name could tell what is right, like the names of the cases.
+        code = what.__code__.replace(co_name="f", co_filename="")
+        if hasattr(code, "co_qualname"):
+            code = code.replace(co_qualname="f")
         return types.FunctionType, (
-            what.__code__,
+            code,
             around,
-            what.__name__,
+            "f",
             what.__defaults__,
             what.__closure__,
         )
@@ -530,6 +541,65 @@ def judged(asked: Asked, told: Any) -> tuple[str, str]:
 
 # ---- where it runs ------------------------------------------------------------------
 
+# Calls of the system that are refused in a sandbox, and their numbers (x86_64, aarch64). With the first ones memory can be
+# held that belongs to no process, so that nobody would count it; those after reach other processes, the keys of the teacher,
+# or parts of the kernel that no exercise needs and in which holes are found.
+REFUSED_CALLS = {
+    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186),
+    "mq_open": (240, 180), "io_uring_setup": (425, 425),
+    "ptrace": (101, 117), "pidfd_getfd": (438, 438), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "unshare": (272, 97), "setns": (308, 268),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsmount": (432, 432),
+}  # fmt: skip
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+
+def rules_of_calls(machine: str) -> bytes:
+    """Which calls of the system a sandbox may make, as a program for the kernel; empty for a machine that is not known."""
+    if machine not in MACHINES or sys.byteorder != "little":
+        return b""
+    column, kind = MACHINES[machine]
+    mmap, clone, clone3 = ((9, 222), (56, 220), (435, 435))
+    load, equal, at_least, any_of = 0x20, 0x15, 0x35, 0x45
+    and_, answer = 0x54, 0x06
+    fine, refused, unknown = 0x7FFF0000, 0x00050001, 0x00050026
+    number, architecture, first, fourth = 0, 4, 16, 40
+    steps: list[tuple[int, int, int, int]] = []
+
+    def add(code: int, value: int, yes: int = 0, no: int = 0) -> None:
+        steps.append((code, yes, no, value))
+
+    add(load, architecture)
+    add(equal, kind, yes=1)
+    add(answer, refused)
+    add(load, number)
+    # The calls of x86_64 under their second numbers.
+    add(at_least, 0x40000000, no=1)
+    add(answer, refused)
+    for one in REFUSED_CALLS.values():
+        add(equal, one[column], no=1)
+        add(answer, refused)
+    # Its flags cannot be looked at; where there is no such call, programs use the one before it.
+    add(equal, clone3[column], no=1)
+    add(answer, unknown)
+    # New processes, but not with a system of their own, in which they would be root.
+    add(equal, clone[column], no=4)
+    add(load, first)
+    add(any_of, 0x7E020000, no=1)
+    add(answer, refused)
+    add(answer, fine)
+    # Memory shared with other processes only in a file, where its size is limited.
+    add(equal, mmap[column], no=5)
+    add(load, fourth)
+    add(and_, 0x21)
+    add(equal, 0x21, no=1)
+    add(answer, refused)
+    add(answer, fine)
+    add(answer, fine)
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
 
 def is_above_limits() -> bool:
     """Whether this is root, whose processes the system does not limit, and who can become any other user."""
@@ -606,6 +676,11 @@ class Place:
             for entry in [*sys.path, str(PACKAGE.parent)]
         }
         wanted |= {str(self.folder), str(Path.home())}
+        # The parts of the book with solutions, where it lies in a folder with programs, as in many containers.
+        wanted |= {
+            str(RUNNER.parents[1] / name)
+            for name in (".git", "_build", "notebooks", "tests", "tools")
+        }
         found = []
         for one in sorted(wanted):
             path = Path(one)
@@ -615,7 +690,27 @@ class Place:
                 found.append(one)
         return found
 
-    def walls(self, binds: dict[str, str]) -> list[str]:
+    @contextlib.contextmanager
+    def rules(self) -> Iterator[tuple[int, ...]]:
+        """An open file with the rules of calls, for one sandbox: bubblewrap reads it to its end."""
+        program = rules_of_calls(platform.machine())
+        if not (self.program and program):
+            yield ()
+            return
+        end, start = os.pipe()
+        try:
+            os.write(start, program)
+            os.close(start)
+            yield (end,)
+        finally:
+            os.close(end)
+
+    def walls(
+        self,
+        binds: dict[str, str],
+        rules: tuple[int, ...],
+        writable: dict[str, str] | None = None,
+    ) -> list[str]:
         """The call of bubblewrap, up to the command that is to run in it."""
         shown = self.shown()
         size = str(self.limits.disk)
@@ -625,7 +720,15 @@ class Place:
             *("--unshare-uts", "--unshare-cgroup-try"),
             *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
             *("--hostname", "localhost", *self.options),
-            *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
+            *("--proc", "/proc", "--dev", "/dev"),
+            # Of this one memory could be made that no process holds.
+            *(
+                "--ro-bind",
+                "/dev/null",
+                "/dev/zero",
+                "--remount-ro",
+                "/dev",
+            ),
             *("--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"),
             *("--perms", "1777", "--size", size, "--tmpfs", "/tmp"),
         ]
@@ -642,11 +745,17 @@ class Place:
             call += ["--tmpfs", one, "--remount-ro", one]
         for source, target in binds.items():
             call += ["--ro-bind", source, target]
+        for source, target in (writable or {}).items():
+            call += ["--bind", source, target]
         return [
             *call,
             *("--perms", "0777", "--dir", "/tmp/work"),
             *("--chdir", "/tmp/work"),
             *("--remount-ro", "/"),
+            *(part for one in rules for part in ("--seccomp", str(one))),
+            # The first process is held to the rules like all others; where bubblewrap is that itself, it is not. It can
+            # be reached by those of the same user, and lives as long as the process outside that stands for it.
+            *("--as-pid-1", "/bin/sh", "-c", '"$@"; exit $?', "sh"),
         ]
 
     def environment(self, home: str) -> dict[str, str]:
@@ -684,19 +793,22 @@ class Place:
         )
         command = [sys.executable, "-I", "-B", "-c", code]
         environment = self.environment("/tmp")
-        if self.program:
-            walls = self.walls({})
-            walls += ["--bind", str(fonts), "/tmp/matplotlib"]
-            command = [*walls, *command]
-        else:
-            environment["MPLCONFIGDIR"] = str(fonts)
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        with self.rules() as rules:
+            if self.program:
+                walls = self.walls(
+                    {}, rules, {str(fonts): "/tmp/matplotlib"}
+                )
+                command = [*walls, *command]
+            else:
+                environment["MPLCONFIGDIR"] = str(fonts)
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                pass_fds=rules,
+            )
         if self.program and "bwrap:" in done.stderr:
             reason = clean(done.stderr.strip().splitlines()[0], 200)
             raise CannotMark(REFUSES.format(reason=reason))
@@ -708,7 +820,9 @@ class Place:
         if any(fonts.iterdir()):
             self.fonts = str(fonts)
 
-    def command(self, home: str) -> tuple[list[str], dict[str, Any]]:
+    def command(
+        self, home: str, rules: tuple[int, ...] = ()
+    ) -> tuple[list[str], dict[str, Any]]:
         """What to start, and what its job has to say about where things are."""
         judging = str(judging_module.__file__)
         runner, fonts = str(RUNNER), self.fonts
@@ -719,7 +833,7 @@ class Place:
             if fonts:
                 binds[fonts] = str(INSIDE / "fonts")
                 fonts = binds[fonts]
-            walls = self.walls(binds)
+            walls = self.walls(binds, rules)
             runner, judging = binds[runner], binds[judging]
         about = {
             "judging": judging,
@@ -756,25 +870,32 @@ def tree(pid: int, most: int) -> list[int]:
 def memory_of(pids: list[int], bound: int) -> int:
     """Bytes that processes hold. What several share is counted once, if the quick count is above the bound."""
     page = os.sysconf("SC_PAGE_SIZE")
-    total = shared_out = 0
+    held: dict[int, int] = {}
     for pid in pids:
-        try:
-            total += page * int(
-                Path(f"/proc/{pid}/statm").read_text().split()[1]
-            )
-        except (OSError, ValueError, IndexError):
-            continue
-    if total <= bound:
-        return total
-    for pid in pids:
-        try:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            text = Path(f"/proc/{pid}/statm").read_text()
+            held[pid] = page * int(text.split()[1])
+    if sum(held.values()) <= bound:
+        return sum(held.values())
+    for pid in held:
+        # A process can keep others from reading this; then the quick count of it stays.
+        with contextlib.suppress(OSError, ValueError, IndexError):
             text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            shared_out += 1024 * int(
-                re.findall(r"^Pss: +(\d+)", text, re.M)[0]
-            )
-        except (OSError, ValueError, IndexError):
-            continue
-    return shared_out or total
+            found = re.findall(r"^Pss: +(\d+)", text, re.M)
+            held[pid] = 1024 * int(found[0])
+    return sum(held.values())
+
+
+def memory_of_names(pids: list[int]) -> int:
+    """Bytes that the files in a sandbox take beside what is in them: a million empty ones are a GiB."""
+    for pid in reversed(pids):
+        with contextlib.suppress(OSError):
+            root = f"/proc/{pid}/root"
+            if os.path.samefile(root, "/"):
+                continue
+            found = [os.statvfs(root + one) for one in ("/tmp", "/dev/shm")]
+            return sum(1024 * (one.f_files - one.f_ffree) for one in found)
+    return 0
 
 
 def tasks_of_this_user() -> int:
@@ -850,10 +971,12 @@ def watched(
     end = process.stdout.fileno()
     os.set_blocking(end, False)
     got = bytearray()
-    looked, is_open = 0.0, True
+    looked, is_open, lines = 0.0, True, 0
+    something = select.poll()
+    something.register(end, select.POLLIN)
     while True:
         if is_open:
-            ready, _, _ = select.select([end], [], [], SHORTEST_POLL)
+            ready = something.poll(1000 * SHORTEST_POLL)
         else:
             ready = []
             time.sleep(SHORTEST_POLL)
@@ -861,7 +984,8 @@ def watched(
             piece = os.read(end, 1 << 16)
             got += piece
             is_open = bool(piece)
-        if len(got) > limits.handed:
+            lines += piece.count(b"\n")
+        if len(got) > limits.handed or lines > MOST_LINES:
             return bytes(got), "too much handed over"
         if not ready and has_ended(process):
             return bytes(got), ""
@@ -875,7 +999,8 @@ def watched(
             pids = tree(process.pid, limits.processes + 4)
             if len(pids) > limits.processes + 3:
                 return bytes(got), "too many processes"
-            if memory_of(pids, limits.memory) > limits.memory:
+            bound = limits.memory - memory_of_names(pids)
+            if memory_of(pids, bound) > bound:
                 return bytes(got), "too much memory"
 
 
@@ -885,10 +1010,13 @@ def run(
     """Run the cells of a notebook, somewhere where they can do no harm."""
     limits = place.limits
     done = Run()
-    with tempfile.TemporaryDirectory(
-        prefix="marking-", ignore_cleanup_errors=True
-    ) as home:
-        command, about = place.command(home)
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="marking-", ignore_cleanup_errors=True
+        ) as home,
+        place.rules() as rules,
+    ):
+        command, about = place.command(home, rules)
         job = {
             **about,
             "cells": cells,
@@ -923,6 +1051,7 @@ def run(
                 env=place.environment(inside),
                 cwd=home,
                 start_new_session=True,
+                pass_fds=rules,
             )
         assert process.stdout is not None
         with process.stdout:
@@ -972,7 +1101,7 @@ def told_of(one: Returned, done: Run, limits: Limits) -> None:
             "too long": f"more than {limits.seconds:g} s",
             "too much memory": f"more than {limits.memory // MIB} MiB",
             "too many processes": f"more than {limits.processes}",
-            "too much handed over": f"more than {limits.handed // MIB} MiB",
+            "too much handed over": f"more than {limits.handed // MIB} MiB, or than {MOST_LINES} lines",
         }.get(done.ended, "marking was stopped")
         one.details = f"{where}: {bound}"
     elif not finished:
@@ -1068,14 +1197,29 @@ def table(rows: list[Returned]) -> list[list[Any]]:
 
 def written(rows: list[Returned], path: Path) -> None:
     """Write the table in one move: there is the old one or the whole new one, never a part."""
-    part = path.with_name(f".{path.name}.part")
+    # A new file under a name that nobody knows: what lies there might be a link to somewhere else.
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.part")
     try:
         # With a mark at its start, by which spreadsheets know the encoding.
-        with part.open("w", encoding="utf-8-sig", newline="") as file:
+        with part.open("x", encoding="utf-8-sig", newline="") as file:
             csv.writer(file).writerows(table(rows))
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    """Write a line to the terminal. If it cannot show it, or nobody reads any more, marking goes on."""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(text, flush=True)
+    except OSError:
+        # What is still to be written would fail again at the end.
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
 
 
 def mark(
@@ -1090,10 +1234,12 @@ def mark(
         raise CannotMark(f"there is no folder {folder}")
     if not out.parent.is_dir():
         raise CannotMark(f"there is no folder for {out}")
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise CannotMark(f"the table cannot be written to {out}")
     if os.name != "posix":
         raise CannotMark("this runs on Linux; on Windows, in WSL")
     place = Place(folder, limits, trust)
-    found = list(everything_in(folder, out.absolute()))
+    found = list(everything_in(folder, out))
     rows: list[Returned | None] = [None] * len(found)
     stop = threading.Event()
     shown = 0
@@ -1132,9 +1278,8 @@ def mark(
                 points = (
                     "" if new.of is None else f", {new.points} of {new.of}"
                 )
-                print(
-                    f"[{shown} of {len(found)}] {name_of(new.path)}: {new.happened}{points}",
-                    flush=True,
+                say(
+                    f"[{shown} of {len(found)}] {name_of(new.path)}: {new.happened}{points}"
                 )
         except KeyboardInterrupt:
             stop.set()
@@ -1207,7 +1352,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     count = Counter(one.happened for one in rows)
     told = ", ".join(f"{many} {name}" for name, many in count.most_common())
-    print(f"{len(rows)} files: {told or 'none'}. Table: {given.out}")
+    say(
+        f"{len(rows)} files: {told or 'none'}. Table: {name_of(str(given.out))}"
+    )
     return 0 if whole else 130
 
 
