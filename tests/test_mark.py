@@ -459,6 +459,13 @@ def test_too_much_is_not_handed_over():
     assert mark.judged(FUNCTION, told)[1].endswith("far too many numbers.")
 
 
+def test_words_without_number_are_not_looked_at():
+    told = {"is": "words", "words": ["no"] * (mark.MOST_WORDS + 1)}
+    wanted = "This answer cannot be compared (ValueError)."
+    assert mark.judged(WORDS, told) == ("not yet", wanted)
+    assert mark.MOST_WORDS == run_answers.MOST_WORDS
+
+
 def test_lines_that_are_no_records_are_left_out():
     raw = b'{"cell": 1}\n[1]\n\xff\n' + b"[" * 99999 + b'\n{"done": true}'
     assert mark.lines_of(raw) == [{"cell": 1}, {"done": True}]
@@ -686,7 +693,10 @@ def test_a_whole_chapter_with_its_solutions_has_all_points(marked):
 def place(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("place")
     made = Place(folder, SMALL, request.param)
-    made.prepare(tmp_path_factory.mktemp("scratch"))
+    scratch = tmp_path_factory.mktemp("scratch")
+    made.prepare(scratch)
+    # What all of them read, nobody else can write.
+    assert not (scratch / "fonts").stat().st_mode & 0o022
     return made
 
 
@@ -909,6 +919,7 @@ HOARDS = {
     "semaphores": "import ctypes\nif ctypes.CDLL(None).semget(0, 9, 0o1600) < 0: raise OSError",
     "a system of its own": "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000): raise OSError",
     "a child with one": "import ctypes\nif ctypes.CDLL(None).syscall(CLONE, 0x10000011, 0, 0, 0, 0) < 0: raise OSError",
+    "a way out": "import socket\nsocket.socket(40, socket.SOCK_STREAM)",
     "another process": "import ctypes\nif ctypes.CDLL(None).ptrace(16, 1, 0, 0): raise OSError",
 }  # fmt: skip
 
@@ -932,6 +943,7 @@ def test_no_memory_is_held_that_belongs_to_no_process(tmp_path):
         "import mmap\nwith open('f', 'w+b') as f:\n"
         "    f.truncate(4096)\n    mmap.mmap(f.fileno(), 4096)[0] = 1",
         "import multiprocessing as m\nwith m.Pool(2) as p:\n    assert p.map(abs, [-1]) == [1]",
+        "import socket\nsocket.socketpair()\nfor kind in (1, 2): socket.socket(kind)",
         "if 'Seccomp:\\t2' not in open('/proc/1/status').read(): raise OSError",
     ]
     told = errors(run(made, *cells))
@@ -1029,8 +1041,13 @@ def test_what_cannot_be_marked_is_refused(
     monkeypatch.setattr(mark.signal, "signal", lambda *a: None)
     assert mark.main(call) == 2
     assert reason in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        mark.main([".", "--jobs", "0"])
+    for wrong in (
+        ["--jobs", "0"],
+        ["--seconds", "nan"],
+        ["--seconds", "inf"],
+    ):
+        with pytest.raises(SystemExit):
+            mark.main([".", *wrong])
 
 
 def marks(folder, out, *options):
@@ -1095,6 +1112,9 @@ def test_after_a_stop_the_rows_that_are_done_are_kept(tmp_path):
         text=True,
     ) as process:
         first = process.stdout.readline()
+        # Twice, as impatient people do.
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert "a.ipynb: ok" in first, rest

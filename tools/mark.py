@@ -110,7 +110,7 @@ FORMULA = re.compile(
 # Users that no system has.
 FIRST_USER = 1_700_000_000
 SHORTEST_POLL = 0.05
-MOST_LINES = 10_000
+MOST_LINES, MOST_WORDS = 10_000, 200
 
 
 class CannotMark(RuntimeError):
@@ -500,8 +500,10 @@ def given_from(told: Any, asked: Asked) -> Any:
         return numbers_from(told)
     if kind == form == "words":
         words = told.get("words")
-        if not isinstance(words, list) or not all(
-            isinstance(word, str) for word in words
+        if (
+            not isinstance(words, list)
+            or len(words) > MOST_WORDS
+            or not all(isinstance(word, str) for word in words)
         ):
             raise ValueError("no words")
         return observed("words", [clean(word, 100) for word in words])
@@ -553,6 +555,9 @@ REFUSED_CALLS = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "open_tree": (428, 428), "move_mount": (429, 429),
     "fsopen": (430, 430), "fsmount": (432, 432),
 }  # fmt: skip
+# Sockets that end in the sandbox: AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. Some others know no namespaces: AF_VSOCK leads from
+# a virtual machine to the one that it runs on.
+SOCKETS = (1, 2, 10, 16)
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -562,6 +567,7 @@ def rules_of_calls(machine: str) -> bytes:
         return b""
     column, kind = MACHINES[machine]
     mmap, clone, clone3 = ((9, 222), (56, 220), (435, 435))
+    socket = (41, 198)
     load, equal, at_least, any_of = 0x20, 0x15, 0x35, 0x45
     and_, answer = 0x54, 0x06
     fine, refused, unknown = 0x7FFF0000, 0x00050001, 0x00050026
@@ -588,6 +594,12 @@ def rules_of_calls(machine: str) -> bytes:
     add(equal, clone[column], no=4)
     add(load, first)
     add(any_of, 0x7E020000, no=1)
+    add(answer, refused)
+    add(answer, fine)
+    add(equal, socket[column], no=3 + len(SOCKETS))
+    add(load, first)
+    for n in range(len(SOCKETS), 0, -1):
+        add(equal, SOCKETS[-n], yes=n)
     add(answer, refused)
     add(answer, fine)
     # Memory shared with other processes only in a file, where its size is limited.
@@ -817,6 +829,8 @@ class Place:
             raise CannotMark(
                 f"Python does not start where notebooks are to run: {clean(lines[-1], 200)}"
             )
+        # From now on nobody else writes there.
+        fonts.chmod(0o755)
         if any(fonts.iterdir()):
             self.fonts = str(fonts)
 
@@ -1222,6 +1236,20 @@ def say(text: str) -> None:
             os.close(nowhere)
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Without an end by Ctrl-C: what is left takes moments, and all that was done would be lost."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for one in (signal.SIGINT, signal.SIGTERM):
+            before[one] = signal.signal(one, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for one, what in before.items():
+            signal.signal(one, what or signal.SIG_DFL)
+
+
 def mark(
     folder: Path, out: Path, limits: Limits, jobs: int, trust: bool
 ) -> tuple[list[Returned], bool]:
@@ -1260,7 +1288,10 @@ def mark(
         new.cells, new.written = [], {}
         rows[number] = new
 
-    with tempfile.TemporaryDirectory(prefix="marking-") as scratch:
+    with (
+        contextlib.ExitStack() as at_the_end,
+        tempfile.TemporaryDirectory(prefix="marking-") as scratch,
+    ):
         place.prepare(Path(scratch))
         for chapter in CHAPTERS:  # once, not in each thread
             asked_in(chapter)
@@ -1283,14 +1314,17 @@ def mark(
                 )
         except KeyboardInterrupt:
             stop.set()
+        except BaseException:
+            stop.set()
+            raise
         finally:
-            stop_now = stop.is_set()
-            pool.shutdown(cancel_futures=stop_now)
-    finished = [
-        row or Returned(found[number][0], "interrupted")
-        for number, row in enumerate(rows)
-    ]
-    written(finished, out)
+            at_the_end.enter_context(undisturbed())
+            pool.shutdown(cancel_futures=stop.is_set())
+        finished = [
+            row or Returned(found[number][0], "interrupted")
+            for number, row in enumerate(rows)
+        ]
+        written(finished, out)
     return finished, not stop.is_set()
 
 
@@ -1336,8 +1370,14 @@ def main(arguments: list[str] | None = None) -> int:
         help="run without a sandbox: whatever the notebooks do is done to this machine",
     )
     given = parser.parse_args(arguments)
-    if given.jobs < 1 or given.seconds <= 0 or given.memory < 1:
-        parser.error("--jobs, --seconds and --memory are above 0")
+    if (
+        given.jobs < 1
+        or not 0 < given.seconds < 1e8
+        or not 0 < given.memory < 1e8
+    ):
+        parser.error(
+            "--jobs, --seconds and --memory are above 0, and finite"
+        )
     limits = Limits(seconds=given.seconds, memory=given.memory * MIB)
     signal.signal(signal.SIGTERM, stopped)
     try:
