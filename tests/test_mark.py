@@ -971,10 +971,25 @@ def test_solutions_are_hidden_where_the_book_lies_among_programs(
     monkeypatch.setattr(mark, "RUNNER", tmp_path / "tools/run_answers.py")
     for name in ("notebooks", "tests", "tools", "src"):
         (tmp_path / name).mkdir()
-    made.folder = tmp_path / "none"
+    made.folder = tmp_path / "notebooks/returned"
+    made.folder.mkdir()
     assert made.hidden([str(tmp_path)]) == [
         str(tmp_path / name) for name in ("notebooks", "tests", "tools")
     ]
+
+
+def test_solutions_are_hidden_in_every_copy_of_the_package(tmp_path):
+    made = Place(tmp_path / "in", SMALL, trust=True)
+    copies = [
+        tmp_path / where / mark.PACKAGE.name / "exercises"
+        for where in (
+            "envs/x/lib/python3.12/site-packages",
+            "lib/python3/dist-packages",
+        )
+    ]
+    for one in copies:
+        one.mkdir(parents=True)
+    assert made.hidden([str(tmp_path)]) == list(map(str, copies))
 
 
 def test_without_bubblewrap_nothing_is_run(tmp_path, monkeypatch, capsys):

@@ -693,12 +693,20 @@ class Place:
             str(RUNNER.parents[1] / name)
             for name in (".git", "_build", "notebooks", "tests", "tools")
         }
+        # Copies of the package that belong to other Pythons.
+        for held in [*shown, "/usr/local"]:
+            for start in ("lib*", "envs/*/lib*"):
+                copy = f"{PACKAGE.name}/exercises"
+                there = f"{start}/python3*/*-packages/{copy}"
+                wanted |= set(map(str, Path(held).glob(there)))
         found = []
         for one in sorted(wanted):
             path = Path(one)
             within = any(path.is_relative_to(held) for held in shown)
             holds = any(Path(held).is_relative_to(path) for held in shown)
-            if path.is_dir() and within and not holds:
+            # In a hidden folder there is no place for another one.
+            twice = any(path.is_relative_to(other) for other in found)
+            if path.is_dir() and within and not holds and not twice:
                 found.append(one)
         return found
 
