@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -837,6 +838,14 @@ def test_memory_of_a_process_that_hides_it_counts(tmp_path):
         assert mark.memory_of([other, os.getpid()], 1) > 10 * MIB
 
 
+def test_an_error_that_cannot_be_told_stops_no_other_cell(tmp_path):
+    made = Place(tmp_path, SMALL, trust=True)
+    odd = "class Odd(Exception):\n    def __str__(self): raise SystemExit\nraise Odd"
+    done = run(made, odd, IMPORTS, AXIS)
+    assert errors(done) == {1: "an error that cannot be told"}
+    assert done.records[-1] == {"done": True}
+
+
 # ---- the sandbox ----
 
 
@@ -922,6 +931,54 @@ HOARDS = {
     "a way out": "import socket\nsocket.socket(40, socket.SOCK_STREAM)",
     "another process": "import ctypes\nif ctypes.CDLL(None).ptrace(16, 1, 0, 0): raise OSError",
 }  # fmt: skip
+
+
+def answer_of(program, kind, number, *arguments):
+    """What the kernel would make of a call of the system: the error that it gets, 0 for none."""
+    data = struct.pack(
+        "<IIQ6Q", number, kind, 0, *arguments, *[0] * (6 - len(arguments))
+    )
+    held, at = 0, 0
+    while True:
+        code, yes, no, value = struct.unpack_from("<HBBI", program, 8 * at)
+        at += 1
+        if code == 0x06:
+            return 0 if value == 0x7FFF0000 else value & 0xFFFF
+        if code == 0x20:
+            [held] = struct.unpack_from("<I", data, value)
+        elif code == 0x54:
+            held &= value
+        else:
+            holds = {
+                0x15: held == value,
+                0x35: held >= value,
+                0x45: bool(held & value),
+            }
+            at += yes if holds[code] else no
+
+
+@pytest.mark.parametrize("machine", mark.MACHINES)
+def test_rules_of_calls_say_what_they_should_on_every_machine(machine):
+    program = mark.rules_of_calls(machine)
+    column, kind = mark.MACHINES[machine]
+    mmap, clone, socket_, read = (
+        pair[column] for pair in ((9, 222), (56, 220), (41, 198), (0, 63))
+    )
+    for call in mark.REFUSED_CALLS.values():
+        assert answer_of(program, kind, call[column]) == 1
+    assert answer_of(program, kind, read, 2**32) == 0
+    assert answer_of(program, kind + 1, read) == 1
+    assert answer_of(program, kind, 0x40000000 + read) == 1
+    assert answer_of(program, kind, 435) == 38
+    for flags in (0x11, 0x3D0F00):  # a process, a thread
+        assert answer_of(program, kind, clone, flags) == 0
+        assert answer_of(program, kind, clone, flags | 0x20000) == 1
+    for flags, wanted in ((0x22, 0), (0x01, 0), (0x21, 1), (0x23, 1)):
+        assert answer_of(program, kind, mmap, 0, 9, 3, flags) == wanted
+    for family in range(50):
+        wanted = 0 if family in mark.SOCKETS else 1
+        assert answer_of(program, kind, socket_, family) == wanted
+    assert mark.rules_of_calls("another") == b""
 
 
 @in_a_sandbox
