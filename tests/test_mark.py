@@ -6,10 +6,12 @@ import csv
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -173,6 +175,49 @@ def test_every_file_gets_a_row_and_only_notebooks_are_run(tmp_path):
     to_run = [one for one in rows if not one.happened]
     assert {one.chapter for one in to_run} == {"02_attention"}
     assert all(one.details for one in rows if one.happened == "malformed")
+
+
+@pytest.mark.parametrize("cwd", [False, True])
+def test_the_table_itself_is_no_notebook_of_anybody(
+    tmp_path, monkeypatch, cwd
+):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/marks.csv").touch()
+    (tmp_path / "in/notes.txt").touch()
+    monkeypatch.chdir(tmp_path / "in" if cwd else tmp_path)
+    folder, out = (".", "marks.csv") if cwd else ("in", "in/marks.csv")
+    found = mark.everything_in(Path(folder), Path(out).absolute())
+    assert list(found) == [("notes.txt", "file")]
+
+
+def test_a_link_where_the_table_is_written_leads_nowhere(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("here")
+    for name in ("marks.csv", ".marks.csv.part"):
+        (tmp_path / name).symlink_to(other)
+    mark.written([], tmp_path / "marks.csv")
+    assert other.read_text() == "here"
+    assert "student" in (tmp_path / "marks.csv").read_text("utf8")
+    assert not (tmp_path / "marks.csv").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("=1", "'=1"),
+        (" +1", "' +1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("a;=1", "a;'=1"),
+        ('a; "@b', "a;' \"@b"),
+        ("a; b = 1 - 2", "a; b = 1 - 2"),
+        ('"=1" is none of the words', '"=1" is none of the words'),
+        ("x, -1", "x, -1"),
+        (5, 5),
+    ],
+)
+def test_no_part_of_a_text_is_a_formula(text, wanted):
+    """Where the comma is the sign in decimal numbers, spreadsheets part the cells at each ';'."""
+    assert mark.in_a_table(text) == wanted
 
 
 def test_the_table_can_be_read_by_spreadsheets(tmp_path):
@@ -387,6 +432,9 @@ def test_functions_can_be_arguments_of_cases(monkeypatch):
     assert b"the right one" not in sent_
     assert b"twice" not in sent_
     first, second = mark.pickle.loads(sent_)
+    # Names of functions of the exercises, and where they lie, stay here too.
+    assert second.arguments[0].__name__ == "f"
+    assert second.arguments[0].__code__.co_filename == ""
     assert first.arguments == (merge.unchecked, merge)
     assert second.arguments[0](np.ones(3)) == [7, 8]
     monkeypatch.setattr(mark, "exercises_of", lambda chapter: [hard])
@@ -410,6 +458,13 @@ def test_too_much_is_not_handed_over():
         {"numbers": None, "fault": "returned far too many numbers."}
     ]
     assert mark.judged(FUNCTION, told)[1].endswith("far too many numbers.")
+
+
+def test_words_without_number_are_not_looked_at():
+    told = {"is": "words", "words": ["no"] * (mark.MOST_WORDS + 1)}
+    wanted = "This answer cannot be compared (ValueError)."
+    assert mark.judged(WORDS, told) == ("not yet", wanted)
+    assert mark.MOST_WORDS == run_answers.MOST_WORDS
 
 
 def test_lines_that_are_no_records_are_left_out():
@@ -639,7 +694,10 @@ def test_a_whole_chapter_with_its_solutions_has_all_points(marked):
 def place(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("place")
     made = Place(folder, SMALL, request.param)
-    made.prepare(tmp_path_factory.mktemp("scratch"))
+    scratch = tmp_path_factory.mktemp("scratch")
+    made.prepare(scratch)
+    # What all of them read, nobody else can write.
+    assert not (scratch / "fonts").stat().st_mode & 0o022
     return made
 
 
@@ -756,6 +814,38 @@ def test_whoever_hands_over_too_much_is_ended(tmp_path):
     assert run(made, flood).ended == "too much handed over"
 
 
+def test_whoever_hands_over_too_many_lines_is_ended(tmp_path):
+    """Not as one that ended by itself, and with no answer left out in silence."""
+    made = Place(tmp_path, SMALL, trust=True)
+    flood = "import os\nfor place in range(3, 64):\n    try: os.write(place, b'{}\\n' * 10_001)\n    except OSError: pass"
+    assert run(made, flood).ended == "too much handed over"
+
+
+def test_memory_of_a_process_that_hides_it_counts(tmp_path):
+    """The exact count may be kept from others; the quick one then stays."""
+    real = Path.read_text
+
+    def hides(path, *a, **k):
+        if path.name == "smaps_rollup":
+            if f"/{os.getpid()}/" in str(path):
+                raise PermissionError
+            return "Pss:  1 kB\n"
+        return real(path, *a, **k)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_text", hides)
+        other = os.getppid()
+        assert mark.memory_of([other, os.getpid()], 1) > 10 * MIB
+
+
+def test_an_error_that_cannot_be_told_stops_no_other_cell(tmp_path):
+    made = Place(tmp_path, SMALL, trust=True)
+    odd = "class Odd(Exception):\n    def __str__(self): raise SystemExit\nraise Odd"
+    done = run(made, odd, IMPORTS, AXIS)
+    assert errors(done) == {1: "an error that cannot be told"}
+    assert done.records[-1] == {"done": True}
+
+
 # ---- the sandbox ----
 
 
@@ -829,6 +919,136 @@ def test_from_inside_nothing_of_this_machine_is_seen_or_changed(tmp_path):
     assert Path(attention_in_detail.__file__).is_file()
 
 
+HOARDS = {
+    "memfd": "import os\nos.memfd_create('a')",
+    "shared memory": "import mmap\nmmap.mmap(-1, 4096)",
+    "zeros": "import mmap\nmmap.mmap(open('/dev/zero', 'r+b').fileno(), 4096)",
+    "shm": "import ctypes\nif ctypes.CDLL(None).shmget(0, 4096, 0o1600) < 0: raise OSError",
+    "messages": "import ctypes\nif ctypes.CDLL(None).msgget(0, 0o1600) < 0: raise OSError",
+    "semaphores": "import ctypes\nif ctypes.CDLL(None).semget(0, 9, 0o1600) < 0: raise OSError",
+    "a system of its own": "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000): raise OSError",
+    "a child with one": "import ctypes\nif ctypes.CDLL(None).syscall(CLONE, 0x10000011, 0, 0, 0, 0) < 0: raise OSError",
+    "a way out": "import socket\nsocket.socket(40, socket.SOCK_STREAM)",
+    "another process": "import ctypes\nif ctypes.CDLL(None).ptrace(16, 1, 0, 0): raise OSError",
+}  # fmt: skip
+
+
+def answer_of(program, kind, number, *arguments):
+    """What the kernel would make of a call of the system: the error that it gets, 0 for none."""
+    data = struct.pack(
+        "<IIQ6Q", number, kind, 0, *arguments, *[0] * (6 - len(arguments))
+    )
+    held, at = 0, 0
+    while True:
+        code, yes, no, value = struct.unpack_from("<HBBI", program, 8 * at)
+        at += 1
+        if code == 0x06:
+            return 0 if value == 0x7FFF0000 else value & 0xFFFF
+        if code == 0x20:
+            [held] = struct.unpack_from("<I", data, value)
+        elif code == 0x54:
+            held &= value
+        else:
+            holds = {
+                0x15: held == value,
+                0x35: held >= value,
+                0x45: bool(held & value),
+            }
+            at += yes if holds[code] else no
+
+
+@pytest.mark.parametrize("machine", mark.MACHINES)
+def test_rules_of_calls_say_what_they_should_on_every_machine(machine):
+    program = mark.rules_of_calls(machine)
+    column, kind = mark.MACHINES[machine]
+    mmap, clone, socket_, read = (
+        pair[column] for pair in ((9, 222), (56, 220), (41, 198), (0, 63))
+    )
+    for call in mark.REFUSED_CALLS.values():
+        assert answer_of(program, kind, call[column]) == 1
+    assert answer_of(program, kind, read, 2**32) == 0
+    assert answer_of(program, kind + 1, read) == 1
+    assert answer_of(program, kind, 0x40000000 + read) == 1
+    assert answer_of(program, kind, 435) == 38
+    for flags in (0x11, 0x3D0F00):  # a process, a thread
+        assert answer_of(program, kind, clone, flags) == 0
+        assert answer_of(program, kind, clone, flags | 0x20000) == 1
+    for flags, wanted in ((0x22, 0), (0x01, 0), (0x21, 1), (0x23, 1)):
+        assert answer_of(program, kind, mmap, 0, 9, 3, flags) == wanted
+    for family in range(50):
+        wanted = 0 if family in mark.SOCKETS else 1
+        assert answer_of(program, kind, socket_, family) == wanted
+    assert mark.rules_of_calls("another") == b""
+
+
+@in_a_sandbox
+@pytest.mark.skipif(
+    platform.machine() not in mark.MACHINES, reason="no rules for it"
+)
+def test_no_memory_is_held_that_belongs_to_no_process(tmp_path):
+    """Nor are there ways to other processes, or to the rights of root."""
+    made = Place(tmp_path, SMALL, trust=False)
+    column, _ = mark.MACHINES[platform.machine()]
+    cells = [
+        code.replace("CLONE", str((56, 220)[column]))
+        for code in HOARDS.values()
+    ]
+    # What exercises may need goes on as before.
+    cells += [
+        "import subprocess, threading\nsubprocess.run(['true'], check=True)\n"
+        "t = threading.Thread(target=print)\nt.start()\nt.join()",
+        "import mmap\nwith open('f', 'w+b') as f:\n"
+        "    f.truncate(4096)\n    mmap.mmap(f.fileno(), 4096)[0] = 1",
+        "import multiprocessing as m\nwith m.Pool(2) as p:\n    assert p.map(abs, [-1]) == [1]",
+        "import socket\nsocket.socketpair()\nfor kind in (1, 2): socket.socket(kind)",
+        "if 'Seccomp:\\t2' not in open('/proc/1/status').read(): raise OSError",
+    ]
+    told = errors(run(made, *cells))
+    assert set(told) == set(range(1, len(HOARDS) + 1)), told
+    for text in told.values():
+        assert text.startswith(("OSError", "PermissionError"))
+
+
+@in_a_sandbox
+def test_files_without_content_count_as_memory(tmp_path):
+    made = Place(tmp_path, Limits(seconds=20, memory=400 * MIB), False)
+    names = "import os, time\nfor n in range(4000): os.symlink('x', str(n))\ntime.sleep(9)"
+    with pytest.MonkeyPatch.context() as patch:
+        real = mark.memory_of_names
+        patch.setattr(
+            mark, "memory_of_names", lambda pids: 100 * real(pids)
+        )
+        assert run(made, names).ended == "too much memory"
+
+
+def test_solutions_are_hidden_where_the_book_lies_among_programs(
+    tmp_path, monkeypatch
+):
+    made = Place(tmp_path, SMALL, trust=True)
+    monkeypatch.setattr(mark, "RUNNER", tmp_path / "tools/run_answers.py")
+    for name in ("notebooks", "tests", "tools", "src"):
+        (tmp_path / name).mkdir()
+    made.folder = tmp_path / "notebooks/returned"
+    made.folder.mkdir()
+    assert made.hidden([str(tmp_path)]) == [
+        str(tmp_path / name) for name in ("notebooks", "tests", "tools")
+    ]
+
+
+def test_solutions_are_hidden_in_every_copy_of_the_package(tmp_path):
+    made = Place(tmp_path / "in", SMALL, trust=True)
+    copies = [
+        tmp_path / where / mark.PACKAGE.name / "exercises"
+        for where in (
+            "envs/x/lib/python3.12/site-packages",
+            "lib/python3/dist-packages",
+        )
+    ]
+    for one in copies:
+        one.mkdir(parents=True)
+    assert made.hidden([str(tmp_path)]) == list(map(str, copies))
+
+
 def test_without_bubblewrap_nothing_is_run(tmp_path, monkeypatch, capsys):
     hand_in(tmp_path / "in/a.ipynb", AXIS)
     monkeypatch.setattr(mark.shutil, "which", lambda name: None)
@@ -882,6 +1102,7 @@ def test_a_sandbox_that_cannot_be_made_is_named(
     ("call", "reason"),
     [
         (["no-such-folder"], "there is no folder no-such-folder"),
+        ([".", "--out", "."], "the table cannot be written to ."),
         ([".", "--out", "no/such/m.csv"], "there is no folder for no/such"),
     ],
 )
@@ -892,8 +1113,13 @@ def test_what_cannot_be_marked_is_refused(
     monkeypatch.setattr(mark.signal, "signal", lambda *a: None)
     assert mark.main(call) == 2
     assert reason in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        mark.main([".", "--jobs", "0"])
+    for wrong in (
+        ["--jobs", "0"],
+        ["--seconds", "nan"],
+        ["--seconds", "inf"],
+    ):
+        with pytest.raises(SystemExit):
+            mark.main([".", *wrong])
 
 
 def marks(folder, out, *options):
@@ -923,6 +1149,29 @@ def test_how_many_run_at_a_time_changes_nothing(tmp_path, monkeypatch):
     assert tables[0].count(b",right,") == 3
 
 
+@pytest.mark.parametrize("reader", ["ascii", "closed"])
+def test_a_terminal_that_cannot_show_a_name_costs_no_row(tmp_path, reader):
+    for n in range(3):
+        (tmp_path / f"in-é{n}").mkdir()
+        (tmp_path / f"in-é{n}/é").touch()
+    out = tmp_path / "m.csv"
+    end, start = os.pipe()
+    if reader == "closed":
+        os.close(end)
+    done = subprocess.run(
+        marks(tmp_path, out, "--jobs", "1"),
+        stdout=start,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    os.close(start)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(rows_in(out)) == 3
+    if reader == "ascii":
+        with open(end, "rb") as file:
+            assert rb"in-\xe90/\xe9: no notebook" in file.read()
+
+
 def test_after_a_stop_the_rows_that_are_done_are_kept(tmp_path):
     """Ctrl-C: the table has all rows, those that are done with their points; nothing goes on running."""
     hand_in(tmp_path / "in/a.ipynb", IMPORTS, AXIS)
@@ -935,6 +1184,9 @@ def test_after_a_stop_the_rows_that_are_done_are_kept(tmp_path):
         text=True,
     ) as process:
         first = process.stdout.readline()
+        # Twice, as impatient people do.
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert "a.ipynb: ok" in first, rest

@@ -45,11 +45,13 @@ import json
 import marshal
 import os
 import pickle
+import platform
 import re
 import select
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -99,10 +101,16 @@ REFUSES = (
     "the setting kernel.unprivileged_userns_clone, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns"
 )
 LABEL = re.compile(r"""\bcheck\s*\(\s*(?:label\s*=\s*)?["'](ex-[\w-]+)""")
+# With the wide signs too, which spreadsheets may read like the others.
+FORMULA = re.compile(
+    r"""^(?=\s*[{0}])|(?<=;)(?=[\s"]*[{0}])""".format(
+        r"=+\-@\uff1d\uff0b\uff0d\uff20"
+    )
+)
 # Users that no system has.
 FIRST_USER = 1_700_000_000
 SHORTEST_POLL = 0.05
-MOST_LINES = 10_000
+MOST_LINES, MOST_WORDS = 10_000, 200
 
 
 class CannotMark(RuntimeError):
@@ -120,7 +128,7 @@ class Limits:
         file: bytes in one file that it writes.
         disk: bytes in all of them.
         notebook: bytes of the notebook itself.
-        handed: bytes that it hands over.
+        handed: bytes that it hands over, in at most ``MOST_LINES`` lines.
     """
 
     seconds: float = 300.0
@@ -155,12 +163,8 @@ def name_of(path: str) -> str:
 
 
 def in_a_table(value: Any) -> Any:
-    """A text that no spreadsheet takes for a formula."""
-    if isinstance(value, str) and value.lstrip().startswith(
-        ("=", "+", "-", "@")
-    ):
-        return "'" + value
-    return value
+    """A text that no spreadsheet takes for a formula, nor what follows a ``;``, at which many of them part the cells."""
+    return FORMULA.sub("'", value) if isinstance(value, str) else value
 
 
 # ---- what is in the folder ----------------------------------------------------------
@@ -195,6 +199,9 @@ def everything_in(
         with os.scandir(folder / below) as found:
             return sorted(found, key=lambda one: os.fsencode(one.name))
 
+    place = folder.resolve()
+    if leave_out is not None:
+        leave_out = leave_out.parent.resolve() / leave_out.name
     todo = [("", True)]
     while todo:
         below, is_folder = todo.pop()
@@ -210,7 +217,7 @@ def everything_in(
             yield below, "empty folder"
         for one in reversed(found):
             path = os.path.join(below, one.name)
-            if leave_out is not None and folder / path == leave_out:
+            if leave_out is not None and place / path == leave_out:
                 continue
             todo.append((path, one.is_dir(follow_symlinks=False)))
 
@@ -400,10 +407,14 @@ class Packer(pickle.Pickler):
             for name in names_in(what.__code__)
             if name in what.__globals__
         }
+        # Its name could tell what is right, like the names of the cases.
+        code = what.__code__.replace(co_name="f", co_filename="")
+        if hasattr(code, "co_qualname"):
+            code = code.replace(co_qualname="f")
         return types.FunctionType, (
-            what.__code__,
+            code,
             around,
-            what.__name__,
+            "f",
             what.__defaults__,
             what.__closure__,
         )
@@ -489,8 +500,10 @@ def given_from(told: Any, asked: Asked) -> Any:
         return numbers_from(told)
     if kind == form == "words":
         words = told.get("words")
-        if not isinstance(words, list) or not all(
-            isinstance(word, str) for word in words
+        if (
+            not isinstance(words, list)
+            or len(words) > MOST_WORDS
+            or not all(isinstance(word, str) for word in words)
         ):
             raise ValueError("no words")
         return observed("words", [clean(word, 100) for word in words])
@@ -529,6 +542,75 @@ def judged(asked: Asked, told: Any) -> tuple[str, str]:
 
 
 # ---- where it runs ------------------------------------------------------------------
+
+# Calls of the system that are refused in a sandbox, and their numbers (x86_64, aarch64). With the first ones memory can be
+# held that belongs to no process, so that nobody would count it; those after reach other processes, the keys of the teacher,
+# or parts of the kernel that no exercise needs and in which holes are found.
+REFUSED_CALLS = {
+    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186),
+    "mq_open": (240, 180), "io_uring_setup": (425, 425),
+    "ptrace": (101, 117), "pidfd_getfd": (438, 438), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "unshare": (272, 97), "setns": (308, 268),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsmount": (432, 432),
+}  # fmt: skip
+# Sockets that end in the sandbox: AF_UNIX, AF_INET, AF_INET6, AF_NETLINK. Some others know no namespaces: AF_VSOCK leads from
+# a virtual machine to the one that it runs on.
+SOCKETS = (1, 2, 10, 16)
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+
+def rules_of_calls(machine: str) -> bytes:
+    """Which calls of the system a sandbox may make, as a program for the kernel; empty for a machine that is not known."""
+    if machine not in MACHINES or sys.byteorder != "little":
+        return b""
+    column, kind = MACHINES[machine]
+    mmap, clone, clone3 = ((9, 222), (56, 220), (435, 435))
+    socket = (41, 198)
+    load, equal, at_least, any_of = 0x20, 0x15, 0x35, 0x45
+    and_, answer = 0x54, 0x06
+    fine, refused, unknown = 0x7FFF0000, 0x00050001, 0x00050026
+    number, architecture, first, fourth = 0, 4, 16, 40
+    steps: list[tuple[int, int, int, int]] = []
+
+    def add(code: int, value: int, yes: int = 0, no: int = 0) -> None:
+        steps.append((code, yes, no, value))
+
+    add(load, architecture)
+    add(equal, kind, yes=1)
+    add(answer, refused)
+    add(load, number)
+    # The calls of x86_64 under their second numbers.
+    add(at_least, 0x40000000, no=1)
+    add(answer, refused)
+    for one in REFUSED_CALLS.values():
+        add(equal, one[column], no=1)
+        add(answer, refused)
+    # Its flags cannot be looked at; where there is no such call, programs use the one before it.
+    add(equal, clone3[column], no=1)
+    add(answer, unknown)
+    # New processes, but not with a system of their own, in which they would be root.
+    add(equal, clone[column], no=4)
+    add(load, first)
+    add(any_of, 0x7E020000, no=1)
+    add(answer, refused)
+    add(answer, fine)
+    add(equal, socket[column], no=3 + len(SOCKETS))
+    add(load, first)
+    for n in range(len(SOCKETS), 0, -1):
+        add(equal, SOCKETS[-n], yes=n)
+    add(answer, refused)
+    add(answer, fine)
+    # Memory shared with other processes only in a file, where its size is limited.
+    add(equal, mmap[column], no=5)
+    add(load, fourth)
+    add(and_, 0x21)
+    add(equal, 0x21, no=1)
+    add(answer, refused)
+    add(answer, fine)
+    add(answer, fine)
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
 def is_above_limits() -> bool:
@@ -606,16 +688,49 @@ class Place:
             for entry in [*sys.path, str(PACKAGE.parent)]
         }
         wanted |= {str(self.folder), str(Path.home())}
+        # The parts of the book with solutions, where it lies in a folder with programs, as in many containers.
+        wanted |= {
+            str(RUNNER.parents[1] / name)
+            for name in (".git", "_build", "notebooks", "tests", "tools")
+        }
+        # Copies of the package that belong to other Pythons.
+        for held in [*shown, "/usr/local"]:
+            for start in ("lib*", "envs/*/lib*"):
+                copy = f"{PACKAGE.name}/exercises"
+                there = f"{start}/python3*/*-packages/{copy}"
+                wanted |= set(map(str, Path(held).glob(there)))
         found = []
         for one in sorted(wanted):
             path = Path(one)
             within = any(path.is_relative_to(held) for held in shown)
             holds = any(Path(held).is_relative_to(path) for held in shown)
-            if path.is_dir() and within and not holds:
+            # In a hidden folder there is no place for another one.
+            twice = any(path.is_relative_to(other) for other in found)
+            if path.is_dir() and within and not holds and not twice:
                 found.append(one)
         return found
 
-    def walls(self, binds: dict[str, str]) -> list[str]:
+    @contextlib.contextmanager
+    def rules(self) -> Iterator[tuple[int, ...]]:
+        """An open file with the rules of calls, for one sandbox: bubblewrap reads it to its end."""
+        program = rules_of_calls(platform.machine())
+        if not (self.program and program):
+            yield ()
+            return
+        end, start = os.pipe()
+        try:
+            os.write(start, program)
+            os.close(start)
+            yield (end,)
+        finally:
+            os.close(end)
+
+    def walls(
+        self,
+        binds: dict[str, str],
+        rules: tuple[int, ...],
+        writable: dict[str, str] | None = None,
+    ) -> list[str]:
         """The call of bubblewrap, up to the command that is to run in it."""
         shown = self.shown()
         size = str(self.limits.disk)
@@ -625,7 +740,15 @@ class Place:
             *("--unshare-uts", "--unshare-cgroup-try"),
             *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
             *("--hostname", "localhost", *self.options),
-            *("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"),
+            *("--proc", "/proc", "--dev", "/dev"),
+            # Of this one memory could be made that no process holds.
+            *(
+                "--ro-bind",
+                "/dev/null",
+                "/dev/zero",
+                "--remount-ro",
+                "/dev",
+            ),
             *("--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"),
             *("--perms", "1777", "--size", size, "--tmpfs", "/tmp"),
         ]
@@ -642,11 +765,17 @@ class Place:
             call += ["--tmpfs", one, "--remount-ro", one]
         for source, target in binds.items():
             call += ["--ro-bind", source, target]
+        for source, target in (writable or {}).items():
+            call += ["--bind", source, target]
         return [
             *call,
             *("--perms", "0777", "--dir", "/tmp/work"),
             *("--chdir", "/tmp/work"),
             *("--remount-ro", "/"),
+            *(part for one in rules for part in ("--seccomp", str(one))),
+            # The first process is held to the rules like all others; where bubblewrap is that itself, it is not. It can
+            # be reached by those of the same user, and lives as long as the process outside that stands for it.
+            *("--as-pid-1", "/bin/sh", "-c", '"$@"; exit $?', "sh"),
         ]
 
     def environment(self, home: str) -> dict[str, str]:
@@ -684,19 +813,22 @@ class Place:
         )
         command = [sys.executable, "-I", "-B", "-c", code]
         environment = self.environment("/tmp")
-        if self.program:
-            walls = self.walls({})
-            walls += ["--bind", str(fonts), "/tmp/matplotlib"]
-            command = [*walls, *command]
-        else:
-            environment["MPLCONFIGDIR"] = str(fonts)
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        with self.rules() as rules:
+            if self.program:
+                walls = self.walls(
+                    {}, rules, {str(fonts): "/tmp/matplotlib"}
+                )
+                command = [*walls, *command]
+            else:
+                environment["MPLCONFIGDIR"] = str(fonts)
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                pass_fds=rules,
+            )
         if self.program and "bwrap:" in done.stderr:
             reason = clean(done.stderr.strip().splitlines()[0], 200)
             raise CannotMark(REFUSES.format(reason=reason))
@@ -705,10 +837,14 @@ class Place:
             raise CannotMark(
                 f"Python does not start where notebooks are to run: {clean(lines[-1], 200)}"
             )
+        # From now on nobody else writes there.
+        fonts.chmod(0o755)
         if any(fonts.iterdir()):
             self.fonts = str(fonts)
 
-    def command(self, home: str) -> tuple[list[str], dict[str, Any]]:
+    def command(
+        self, home: str, rules: tuple[int, ...] = ()
+    ) -> tuple[list[str], dict[str, Any]]:
         """What to start, and what its job has to say about where things are."""
         judging = str(judging_module.__file__)
         runner, fonts = str(RUNNER), self.fonts
@@ -719,7 +855,7 @@ class Place:
             if fonts:
                 binds[fonts] = str(INSIDE / "fonts")
                 fonts = binds[fonts]
-            walls = self.walls(binds)
+            walls = self.walls(binds, rules)
             runner, judging = binds[runner], binds[judging]
         about = {
             "judging": judging,
@@ -756,25 +892,32 @@ def tree(pid: int, most: int) -> list[int]:
 def memory_of(pids: list[int], bound: int) -> int:
     """Bytes that processes hold. What several share is counted once, if the quick count is above the bound."""
     page = os.sysconf("SC_PAGE_SIZE")
-    total = shared_out = 0
+    held: dict[int, int] = {}
     for pid in pids:
-        try:
-            total += page * int(
-                Path(f"/proc/{pid}/statm").read_text().split()[1]
-            )
-        except (OSError, ValueError, IndexError):
-            continue
-    if total <= bound:
-        return total
-    for pid in pids:
-        try:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            text = Path(f"/proc/{pid}/statm").read_text()
+            held[pid] = page * int(text.split()[1])
+    if sum(held.values()) <= bound:
+        return sum(held.values())
+    for pid in held:
+        # A process can keep others from reading this; then the quick count of it stays.
+        with contextlib.suppress(OSError, ValueError, IndexError):
             text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            shared_out += 1024 * int(
-                re.findall(r"^Pss: +(\d+)", text, re.M)[0]
-            )
-        except (OSError, ValueError, IndexError):
-            continue
-    return shared_out or total
+            found = re.findall(r"^Pss: +(\d+)", text, re.M)
+            held[pid] = 1024 * int(found[0])
+    return sum(held.values())
+
+
+def memory_of_names(pids: list[int]) -> int:
+    """Bytes that the files in a sandbox take beside what is in them: a million empty ones are a GiB."""
+    for pid in reversed(pids):
+        with contextlib.suppress(OSError):
+            root = f"/proc/{pid}/root"
+            if os.path.samefile(root, "/"):
+                continue
+            found = [os.statvfs(root + one) for one in ("/tmp", "/dev/shm")]
+            return sum(1024 * (one.f_files - one.f_ffree) for one in found)
+    return 0
 
 
 def tasks_of_this_user() -> int:
@@ -850,10 +993,12 @@ def watched(
     end = process.stdout.fileno()
     os.set_blocking(end, False)
     got = bytearray()
-    looked, is_open = 0.0, True
+    looked, is_open, lines = 0.0, True, 0
+    something = select.poll()
+    something.register(end, select.POLLIN)
     while True:
         if is_open:
-            ready, _, _ = select.select([end], [], [], SHORTEST_POLL)
+            ready = something.poll(1000 * SHORTEST_POLL)
         else:
             ready = []
             time.sleep(SHORTEST_POLL)
@@ -861,7 +1006,8 @@ def watched(
             piece = os.read(end, 1 << 16)
             got += piece
             is_open = bool(piece)
-        if len(got) > limits.handed:
+            lines += piece.count(b"\n")
+        if len(got) > limits.handed or lines > MOST_LINES:
             return bytes(got), "too much handed over"
         if not ready and has_ended(process):
             return bytes(got), ""
@@ -875,7 +1021,8 @@ def watched(
             pids = tree(process.pid, limits.processes + 4)
             if len(pids) > limits.processes + 3:
                 return bytes(got), "too many processes"
-            if memory_of(pids, limits.memory) > limits.memory:
+            bound = limits.memory - memory_of_names(pids)
+            if memory_of(pids, bound) > bound:
                 return bytes(got), "too much memory"
 
 
@@ -885,10 +1032,13 @@ def run(
     """Run the cells of a notebook, somewhere where they can do no harm."""
     limits = place.limits
     done = Run()
-    with tempfile.TemporaryDirectory(
-        prefix="marking-", ignore_cleanup_errors=True
-    ) as home:
-        command, about = place.command(home)
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="marking-", ignore_cleanup_errors=True
+        ) as home,
+        place.rules() as rules,
+    ):
+        command, about = place.command(home, rules)
         job = {
             **about,
             "cells": cells,
@@ -923,6 +1073,7 @@ def run(
                 env=place.environment(inside),
                 cwd=home,
                 start_new_session=True,
+                pass_fds=rules,
             )
         assert process.stdout is not None
         with process.stdout:
@@ -972,7 +1123,7 @@ def told_of(one: Returned, done: Run, limits: Limits) -> None:
             "too long": f"more than {limits.seconds:g} s",
             "too much memory": f"more than {limits.memory // MIB} MiB",
             "too many processes": f"more than {limits.processes}",
-            "too much handed over": f"more than {limits.handed // MIB} MiB",
+            "too much handed over": f"more than {limits.handed // MIB} MiB, or than {MOST_LINES} lines",
         }.get(done.ended, "marking was stopped")
         one.details = f"{where}: {bound}"
     elif not finished:
@@ -1068,14 +1219,43 @@ def table(rows: list[Returned]) -> list[list[Any]]:
 
 def written(rows: list[Returned], path: Path) -> None:
     """Write the table in one move: there is the old one or the whole new one, never a part."""
-    part = path.with_name(f".{path.name}.part")
+    # A new file under a name that nobody knows: what lies there might be a link to somewhere else.
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.part")
     try:
         # With a mark at its start, by which spreadsheets know the encoding.
-        with part.open("w", encoding="utf-8-sig", newline="") as file:
+        with part.open("x", encoding="utf-8-sig", newline="") as file:
             csv.writer(file).writerows(table(rows))
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    """Write a line to the terminal. If it cannot show it, or nobody reads any more, marking goes on."""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(text, flush=True)
+    except OSError:
+        # What is still to be written would fail again at the end.
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Without an end by Ctrl-C: what is left takes moments, and all that was done would be lost."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for one in (signal.SIGINT, signal.SIGTERM):
+            before[one] = signal.signal(one, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for one, what in before.items():
+            signal.signal(one, what or signal.SIG_DFL)
 
 
 def mark(
@@ -1090,10 +1270,12 @@ def mark(
         raise CannotMark(f"there is no folder {folder}")
     if not out.parent.is_dir():
         raise CannotMark(f"there is no folder for {out}")
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise CannotMark(f"the table cannot be written to {out}")
     if os.name != "posix":
         raise CannotMark("this runs on Linux; on Windows, in WSL")
     place = Place(folder, limits, trust)
-    found = list(everything_in(folder, out.absolute()))
+    found = list(everything_in(folder, out))
     rows: list[Returned | None] = [None] * len(found)
     stop = threading.Event()
     shown = 0
@@ -1114,7 +1296,10 @@ def mark(
         new.cells, new.written = [], {}
         rows[number] = new
 
-    with tempfile.TemporaryDirectory(prefix="marking-") as scratch:
+    with (
+        contextlib.ExitStack() as at_the_end,
+        tempfile.TemporaryDirectory(prefix="marking-") as scratch,
+    ):
         place.prepare(Path(scratch))
         for chapter in CHAPTERS:  # once, not in each thread
             asked_in(chapter)
@@ -1132,20 +1317,22 @@ def mark(
                 points = (
                     "" if new.of is None else f", {new.points} of {new.of}"
                 )
-                print(
-                    f"[{shown} of {len(found)}] {name_of(new.path)}: {new.happened}{points}",
-                    flush=True,
+                say(
+                    f"[{shown} of {len(found)}] {name_of(new.path)}: {new.happened}{points}"
                 )
         except KeyboardInterrupt:
             stop.set()
+        except BaseException:
+            stop.set()
+            raise
         finally:
-            stop_now = stop.is_set()
-            pool.shutdown(cancel_futures=stop_now)
-    finished = [
-        row or Returned(found[number][0], "interrupted")
-        for number, row in enumerate(rows)
-    ]
-    written(finished, out)
+            at_the_end.enter_context(undisturbed())
+            pool.shutdown(cancel_futures=stop.is_set())
+        finished = [
+            row or Returned(found[number][0], "interrupted")
+            for number, row in enumerate(rows)
+        ]
+        written(finished, out)
     return finished, not stop.is_set()
 
 
@@ -1191,8 +1378,14 @@ def main(arguments: list[str] | None = None) -> int:
         help="run without a sandbox: whatever the notebooks do is done to this machine",
     )
     given = parser.parse_args(arguments)
-    if given.jobs < 1 or given.seconds <= 0 or given.memory < 1:
-        parser.error("--jobs, --seconds and --memory are above 0")
+    if (
+        given.jobs < 1
+        or not 0 < given.seconds < 1e8
+        or not 0 < given.memory < 1e8
+    ):
+        parser.error(
+            "--jobs, --seconds and --memory are above 0, and finite"
+        )
     limits = Limits(seconds=given.seconds, memory=given.memory * MIB)
     signal.signal(signal.SIGTERM, stopped)
     try:
@@ -1207,7 +1400,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     count = Counter(one.happened for one in rows)
     told = ", ".join(f"{many} {name}" for name, many in count.most_common())
-    print(f"{len(rows)} files: {told or 'none'}. Table: {given.out}")
+    say(
+        f"{len(rows)} files: {told or 'none'}. Table: {name_of(str(given.out))}"
+    )
     return 0 if whole else 130
 
 

@@ -273,9 +273,11 @@ def told(error: BaseException) -> str:
         return "it took too long"
     try:
         text = (str(error).splitlines() or [""])[0]
-    except Exception:
-        text = ""
-    return short(f"{type(error).__name__}: {text}".removesuffix(": "))
+        return short(f"{type(error).__name__}: {text}".removesuffix(": "))
+    except (
+        BaseException
+    ):  # its text is made by the cell, which may do anything
+        return "an error that cannot be told"
 
 
 def run(job: dict[str, Any], channel: Channel, recorder: Recorder) -> None:
