@@ -337,6 +337,10 @@ W = ASKED.right()
     [
         (W.T, "The last two axes are swapped"),
         (W.ravel(), "an axis is missing, or two were merged"),
+        (W[:, None], "an axis too many, or two are still to be merged"),
+        (W.reshape(1, 6), "axes are in another order, or other ones"),
+        ([1, None, 3], "a list in which None stands"),
+        ((W, W[0]), "yours is a tuple"),
         (W[:1], r"asked for is \(T, S\) = \(2, 3\). Look at T.$"),
         (W[:, :2], "Look at S.$"),
         (-W, "The sign is wrong everywhere"),
@@ -695,6 +699,8 @@ def failing(x):
     ("answer", "words"),
     [
         (lambda x: x, "As it was."),
+        # And something else besides, in a later case.
+        (lambda x: x if len(x) == 1 else 7 * x, "As it was."),
         (
             lambda x: x.T * 2,
             "Wrong in this case: one row. It has the shape (3, 1)",
@@ -714,6 +720,14 @@ def test_what_is_wrong_with_a_function_is_said(answer, words):
     message = told(answer, FUNCTION)
     assert words in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("dtype", [float, int])
+def test_a_mask_of_numbers_is_no_mask(dtype):
+    assert check("ex-remarks-mask", lambda n: np.tri(n, dtype=bool))
+    verdict = check("ex-remarks-mask", lambda n: np.tri(n, dtype=dtype))
+    assert verdict.right is False
+    assert "dtype bool" in verdict.message
 
 
 def test_a_right_function_is_right():

@@ -42,6 +42,8 @@ FORMS = ("open", "numbers", "words", "function")
 TOLERANCE = 1e-6
 
 NO_ANSWER = "No answer yet: put yours in place of the three dots."
+# Functions of the package refuse such a mask.
+NO_MASK = "The right places, but these are numbers. A mask of this book is true or false: give it the dtype bool."
 NOT_JUDGED = "A proof is not judged here: compare yours with the solution."
 
 
@@ -224,7 +226,9 @@ def _array(answer: Any) -> np.ndarray | None:
         return None
     try:
         array = np.asarray(answer)
-        if array.dtype == object:  # fractions, say
+        if array.dtype == object:  # fractions, say; None would become NaN
+            if None in array.ravel().tolist():
+                return None
             array = array.astype(float)
     except (TypeError, ValueError):
         return None
@@ -278,11 +282,15 @@ def _fault_of_value(exercise: Exercise, given: Any) -> str | None:
 
 def _kind(answer: Any) -> str:
     if answer is None:
-        return "None; does a return or an assignment miss?"
+        return "None, as where a return or an assignment is missing"
     if isinstance(answer, str):
         return "a text"
     if callable(answer):
         return "a function; call it, and hand over what it returns"
+    if isinstance(answer, tuple):
+        return "a tuple of several things, or of none that are numbers"
+    if isinstance(answer, Sequence) and None in answer:
+        return "a list in which None stands"
     if isinstance(answer, Sequence):
         return "a list whose rows do not have the same length, or hold no numbers"
     return f"of the type {type(answer).__name__}"
@@ -383,7 +391,8 @@ def _shapes(
 ) -> str:
     told = f"It has the shape {given.shape}"
     names = f"({', '.join(axes)})" if len(axes) == wanted.ndim else ""
-    asked = f"; asked for is {names or 'the shape'} = {wanted.shape}"
+    asked = "; asked for is " + (f"{names} = " if names else "")
+    asked += str(wanted.shape)
     if not wanted.shape:
         return f"{told}; asked for is one number."
     if given.ndim == wanted.ndim >= 2 and given.shape == (
@@ -393,7 +402,14 @@ def _shapes(
     ):
         return f"{told}{asked}. The last two axes are swapped: a transpose is missing, or one too many."
     if given.size == wanted.size:
-        return f"{told}{asked}. The number of entries is right: an axis is missing, or two were merged."
+        what = "axes are in another order, or other ones were merged"
+        if given.ndim < wanted.ndim:
+            what = "an axis is missing, or two were merged"
+        elif given.ndim > wanted.ndim:
+            what = (
+                "there is an axis too many, or two are still to be merged"
+            )
+        return f"{told}{asked}. The number of entries is right: {what}."
     if given.ndim == wanted.ndim:
         wrong = [
             name
@@ -537,6 +553,13 @@ def _fault_of_function(exercise: Exercise, outcomes: Any) -> str | None:
         for one, other in zip(given, wanted, strict=True)
     ]
     if all(good):
+        masks = [
+            x
+            for x, y in zip(given, wanted, strict=True)
+            if y.dtype == bool and y.ndim > 1
+        ]
+        if any(mask.dtype != bool for mask in masks):
+            return NO_MASK
         return None
     for mistake in exercise.mistakes:
         wrong = [_called(mistake.answer, case) for case in cases]
@@ -546,6 +569,14 @@ def _fault_of_function(exercise: Exercise, outcomes: Any) -> str | None:
         ):
             return mistake.message
     first = good.index(False)
+    # A second mistake may hide the first one in later cases: what is seen up to where it goes wrong is told by its name.
+    for mistake in exercise.mistakes:
+        seen = zip(given[: first + 1], cases, strict=False)
+        if all(
+            _same(one, _called(mistake.answer, case), exercise.tolerance)
+            for one, case in seen
+        ):
+            return mistake.message
     right = [
         case.name for case, fine in zip(cases, good, strict=True) if fine
     ]
