@@ -39,13 +39,17 @@ def shared_palette(
     for drawing in drawings:
         for channel in np.moveaxis(drawing, -1, 0):
             codes = codes * 256 + channel
-    found, place, counts = np.unique(
-        codes.ravel(), return_inverse=True, return_counts=True
-    )
+    # Neighbours are mostly alike: one entry for each run of them leaves little to sort.
+    codes = codes.ravel()
+    starts = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
+    lengths = np.diff(starts, append=codes.size)
+    found, of_run = np.unique(codes[starts], return_inverse=True)
+    counts = np.bincount(of_run, weights=lengths).astype(np.int64)
     shifts = 8 * np.arange(3 * len(drawings))[::-1]
     colours = (found[:, None] >> shifts) & 255
     kept, stands_for = _reduced(colours.astype(np.float32), counts, most)
-    numbers = stands_for[place].astype(np.uint8).reshape(shape)
+    numbers = np.repeat(stands_for[of_run].astype(np.uint8), lengths)
+    numbers = numbers.reshape(shape)
     palette = colours[kept].astype(np.uint8)
     return numbers, np.split(palette, len(drawings), axis=1)
 
