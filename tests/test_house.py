@@ -431,3 +431,16 @@ def test_no_chapter_calls_a_cell_dark_or_pale():
         for match in words.finditer(text)
     ]
     assert found == []
+
+
+def test_places_to_take_from_are_as_wide_as_addresses():
+    """In a browser an address has 32 bits, and `take` refuses wider numbers; a chapter would stop there, and only there."""
+    taken = 0
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        text = path.read_text("utf8")
+        for places in re.findall(r"\btake\(\s*[\w.]+,\s*(\w+),", text):
+            taken += 1
+            assert re.search(
+                rf"\b{places} = [^\n]*as_places\(", text
+            ) or re.search(rf", {places} = .*as_places\(", text), path
+    assert taken >= 4

@@ -6,6 +6,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from attention_in_detail._arrays import as_places
 from attention_in_detail._checks import (
     checked,
     kind,
@@ -207,7 +208,7 @@ def decoder_only(
         Radford et al. (2018), section 3.1.
     """
     p, xp = parameters, array_namespace(tokens)
-    flat = xp.reshape(tokens, (-1,))
+    flat = as_places(xp.reshape(tokens, (-1,)))
     x = xp.reshape(
         xp.take(p.embedding, flat, axis=0),
         (*tokens.shape, p.embedding.shape[1]),
