@@ -42,7 +42,11 @@ def test_each_map_shows_its_head_with_rows_as_queries(seed):
 def test_dots_mark_the_strongest_key_of_each_query():
     weights = rows_of_weights(0, 3, 4, 5)
     for axes, head in zip(maps(head_grid(weights)), weights, strict=True):
-        dots = sorted(tuple(line.get_xydata()[0]) for line in axes.lines)
+        dots = sorted(
+            tuple(place)
+            for line in axes.lines
+            for place in line.get_xydata()
+        )
         assert dots == sorted(
             (j + 0.5, i + 0.5) for i, j in enumerate(head.argmax(axis=1))
         )

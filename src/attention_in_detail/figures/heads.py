@@ -180,18 +180,21 @@ def _draw(
         colours = draw_cells(axes, head, inks().weights, scale, cell)
         axes.set_label(f"head:{n}")
         if cell >= 8:
+            dots: dict[str, list[tuple[float, float]]] = {}
             for i, row in enumerate(head):
                 if row.any():
                     j = int(row.argmax())
                     ink = text_colour(colours[i, j])
-                    axes.plot(
-                        j + 0.5,
-                        i + 0.5,
-                        "o",
-                        color=ink,
-                        markersize=cell * 0.22,
-                        gid=f"strongest:{i}",
-                    )
+                    dots.setdefault(ink, []).append((j + 0.5, i + 0.5))
+            # One set of dots for each ink: a set for each query takes as long as all the rest.
+            for ink, places in dots.items():
+                axes.plot(
+                    *zip(*places, strict=True),
+                    "o",
+                    color=ink,
+                    markersize=cell * 0.22,
+                    gid="strongest",
+                )
         put(
             page,
             x + wide / 2,
