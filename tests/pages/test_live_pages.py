@@ -46,8 +46,10 @@ BAR, SAYS = ".live", ".live > .live-says"
 LONGEST = 240_000
 
 
-# First run and second page, in seconds, on two cores.
+# First run and second page, in seconds, on two cores that do nothing else: what is aimed at. A test fails at twice that: it is to
+# find a chapter that has got slow, not a machine that is.
 FIRST_RUN, SECOND_PAGE = 30, 10
+SLACK = 2
 MOST_SHIFT = 0.05
 
 
@@ -65,7 +67,7 @@ def too_long(what: str, began: float, limit: float) -> list[str]:
     took, times = time.monotonic() - began, patience()
     told = f"{what}: {took:.1f} s, limit {limit} s times {times:.1f}"
     print(told)
-    return [told] if took >= limit * times else []
+    return [told] if took >= SLACK * limit * times else []
 
 
 @pytest.fixture(scope="module")
