@@ -46,8 +46,8 @@ BAR, SAYS = ".live", ".live > .live-says"
 LONGEST = 240_000
 
 
-# First run and second page, in seconds, on two cores that do nothing else: what is aimed at. A test fails at twice that: it is to
-# find a chapter that has got slow, not a machine that is.
+# First run and second page, in seconds, on two cores that do nothing else: what is aimed at. A test fails at twice that: it
+# is to find a chapter that has got slow, not a machine that is.
 FIRST_RUN, SECOND_PAGE = 30, 10
 SLACK = 2
 MOST_SHIFT = 0.05
