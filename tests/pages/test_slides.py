@@ -24,7 +24,7 @@ NAMES = [deck.name for deck in build_slides.decks()]
 # It has formulas, figures, listings, outputs, a table and a task.
 USUAL = "02_attention"
 # Letters of a slide are at most this much smaller than usual, and figures at least this part of what pages have.
-LETTERS, FIGURES = 0.55, 0.6
+LETTERS, FIGURES = 0.6, 0.6
 
 # What lies outside its slide, under a number, or in a box that is too small. All slides are laid out.
 CUT = """() => [...document.querySelectorAll(".slide")].flatMap((slide) => {
