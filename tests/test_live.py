@@ -683,9 +683,22 @@ def test_a_package_is_fetched_when_it_is_imported(tmp_path, monkeypatch):
     sys.modules.pop("a_later_package")
 
 
-def test_what_takes_long_is_imported_first():
-    shell.prepare()
-    assert "matplotlib.font_manager" in sys.modules
-    assert not shell.logging.getLogger(
-        "matplotlib.font_manager"
-    ).isEnabledFor(shell.logging.WARNING)
+PREPARED = """
+import gc, importlib.util, json, logging, sys
+spec = importlib.util.spec_from_file_location("live_shell", sys.argv[1])
+shell = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(shell)
+shell.prepare()
+there = "matplotlib.font_manager" in sys.modules
+quiet = not logging.getLogger("matplotlib.font_manager").isEnabledFor(logging.WARNING)
+frozen = gc.get_freeze_count()
+import array_api_compat.numpy
+print(json.dumps([there, quiet, frozen > 10_000, "numpy.f2py" in sys.modules]))
+"""
+
+
+def test_what_takes_long_is_imported_first_and_what_is_of_no_use_never():
+    """In another process: the tests share this one."""
+    given = [sys.executable, "-c", PREPARED, shell.__file__]
+    said = subprocess.run(given, capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout) == [True, True, True, False], said.stderr

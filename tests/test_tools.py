@@ -182,6 +182,30 @@ def test_two_runs_that_differ_are_found(tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (["stored"], "the stored run and this one, the same bytes"),
+        (["new", "new"], "two runs, the same bytes"),
+        (["new", "stored"], None),
+    ],
+)
+def test_a_second_run_is_made_where_the_first_is_not_the_stored_one(
+    tmp_path, monkeypatch, runs, said
+):
+    path = tmp_path / "page.ipynb"
+    path.write_text("stored", "utf8")
+    left = iter(runs)
+    monkeypatch.setattr(run_notebooks, "executed", lambda _: next(left))
+    if said is None:
+        with pytest.raises(run_notebooks.NotebookFailed, match="different"):
+            run_notebooks.handle(path, twice=True)
+    else:
+        assert run_notebooks.handle(path, twice=True) == said
+    assert list(left) == []
+    assert path.read_text("utf8") == "stored"
+
+
 # --- The guard around nbval: each way to be wrong fails, the stored notebook passes -----------------
 
 

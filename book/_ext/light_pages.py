@@ -64,9 +64,10 @@ MEASURED = "{e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeig
 IMAGE = re.compile(r"<img\b(?![^>]*\bloading=)")
 # A section that was never laid out is taken to be as high as one screen; then its own height is remembered. On paper
 # everything is laid out, and so it is when a link leads to a place in the page: where that place is, is known only once all
-# before it has its height, and a slow machine would stop one or two screens away.
+# before it has its height, and a slow machine would stop one or two screens away. A module of the reference is many screens
+# high: while it is not laid out, what is asked of the places of its links would be told places of the next one's.
 SECTIONS = """@media screen {
-  .bd-article section > section {
+  .bd-article section > section:not(:has(> dl.py)) {
     content-visibility: auto;
     contain-intrinsic-size: auto none auto 900px;
     overflow-clip-margin: 1rem;

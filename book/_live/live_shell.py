@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import base64
 import builtins
+import gc
 import importlib
 import importlib.abc
 import io
@@ -18,6 +19,7 @@ import logging
 import sys
 import time
 import traceback
+import types
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -118,6 +120,10 @@ def prepare() -> None:
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     for name in ("numpy", "matplotlib.figure", "matplotlib.font_manager"):
         importlib.import_module(name)
+    # NumPy's part for Fortran needs a compiler, which is not here; who asks NumPy for all of its names would load it.
+    sys.modules["numpy"].f2py = types.ModuleType("numpy.f2py")
+    # What is there now stays: it need not be looked through, time and again, for what could be thrown away.
+    gc.freeze()
 
 
 class Shell:

@@ -14,14 +14,27 @@ from tests.figures.reading import (
 
 
 def maps(picture):
-    """Return the axes of the heads in their order."""
-    found = {axes.get_label(): axes for axes in picture.axes}
-    return [
-        found[f"head:{n}"]
-        for n in range(
-            len([label for label in found if label.startswith("head:")])
-        )
-    ]
+    """Return for each head, in their order, what gives the place of a point of its cells, in pixels from the bottom left.
+
+    The centre of cell (i, j) is the point (j + ½, i + ½).
+    """
+    [page] = picture.axes
+    found = {
+        mesh.get_gid(): mesh.get_coordinates() for mesh in page.collections
+    }
+
+    def placed(corners):
+        (left, top), (right, bottom) = corners[0, 0], corners[1, 1]
+
+        def place(x, y):
+            return page.transData.transform(
+                (left + x * (right - left), top + y * (bottom - top))
+            )
+
+        return place
+
+    count = len([gid for gid in found if gid and gid.startswith("head:")])
+    return [placed(found[f"head:{n}"]) for n in range(count)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -29,9 +42,9 @@ def test_each_map_shows_its_head_with_rows_as_queries(seed):
     weights = rows_of_weights(seed, 3, 4, 5)
     picture = head_grid(weights, maximum=1)
     image = pixels(picture)
-    for axes, head in zip(maps(picture), weights, strict=True):
+    for place, head in zip(maps(picture), weights, strict=True):
         for (i, j), weight in np.ndenumerate(head):
-            x, y = axes.transData.transform((j + 0.2, i + 0.2)) * 2
+            x, y = place(j + 0.2, i + 0.2) * 2
             np.testing.assert_allclose(
                 image[len(image) - int(y) - 1, int(x)] / 255,
                 LIGHT.weights(float(weight))[:3],
@@ -41,15 +54,25 @@ def test_each_map_shows_its_head_with_rows_as_queries(seed):
 
 def test_dots_mark_the_strongest_key_of_each_query():
     weights = rows_of_weights(0, 3, 4, 5)
-    for axes, head in zip(maps(head_grid(weights)), weights, strict=True):
-        dots = sorted(
-            tuple(place)
-            for line in axes.lines
-            for place in line.get_xydata()
-        )
-        assert dots == sorted(
-            (j + 0.5, i + 0.5) for i, j in enumerate(head.argmax(axis=1))
-        )
+    weights[1, 2] = 0  # a query without a key
+    picture = head_grid(weights)
+    [page] = picture.axes
+    dots = np.concatenate(
+        [
+            page.transData.transform(line.get_xydata())
+            for line in page.lines
+            if line.get_gid() == "strongest"
+        ]
+    )
+    wanted = [
+        place(head[i].argmax() + 0.5, i + 0.5)
+        for place, head in zip(maps(picture), weights, strict=True)
+        for i in range(len(head))
+        if head[i].any()
+    ]
+    assert len(dots) == len(wanted) == 11
+    for one in wanted:
+        assert np.abs(dots - one).max(axis=1).min() < 1e-6
 
 
 def test_heads_stand_in_rows_of_the_asked_length():
@@ -74,10 +97,10 @@ def test_tokens_stand_beside_the_first_maps_and_above_the_first_row():
     assert len(above) == 2 * 5
     first = maps(picture)[0]
     for i, token in enumerate(GERMAN):
-        y = picture.css_height - first.transData.transform((0, i + 0.5))[1]
+        y = picture.css_height - first(0, i + 0.5)[1]
         assert min(abs(w.y - y) for w in beside if w.text == token) < 3
     for j, token in enumerate(ENGLISH):
-        x = first.transData.transform((j + 0.5, 0))[0]
+        x = first(j + 0.5, 0)[0]
         assert min(abs(w.x - x) for w in above if w.text == token) < 3
 
 

@@ -144,8 +144,8 @@ def opened(browser, home: str, name: str, width: int, scheme: str):
     page.close()
 
 
-def faults_of(page, width: int) -> list[str]:
-    """What is wrong with a page that has loaded."""
+def faults_of(page, width: int, examine: bool = True) -> list[str]:
+    """What is wrong with a page that has loaded; `examine` asks for what it hides and for the rules that it breaks as well."""
     faults = [
         f"formula not set: {tex[:80]}"
         for tex in page.evaluate(BAD_FORMULAS)
@@ -156,6 +156,8 @@ def faults_of(page, width: int) -> list[str]:
     reach = page.evaluate("() => document.documentElement.scrollWidth")
     if reach > width:
         faults.append(f"{reach} px wide on a screen of {width}")
+    if not examine:
+        return faults
     if width == PHONE:
         page.evaluate(OPEN_ALL)
         page.evaluate(READ_THROUGH)
@@ -175,11 +177,17 @@ def faults_of(page, width: int) -> list[str]:
 
 
 def look(browser, home: str, name: str, views=tuple(VIEWS)) -> list[str]:
-    """All faults of a page in the given views."""
-    found = []
+    """All faults of a page in the given views.
+
+    What a page breaks is looked for once on a phone: there is nothing in the dark that neither the phone in the light nor
+    the wide page in the dark shows. That it loads without a fault and is no wider than the screen is seen in each view.
+    """
+    found, examined = [], set()
     for width, scheme in views:
         with opened(browser, home, name, width, scheme) as (page, faults):
-            faults += faults_of(page, width)
+            faults += faults_of(page, width, width not in examined)
+            if width == PHONE:
+                examined.add(width)
             found += [
                 f"{name} [{width} {scheme}] {fault}"
                 for fault in dict.fromkeys(faults)

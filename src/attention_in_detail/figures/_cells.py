@@ -36,10 +36,40 @@ def draw_cells(
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
     axes.set_axis_off()
+    return place_cells(axes, (0, 0), 1, values, colours, scale, cell)
+
+
+def place_cells(
+    axes: Axes,
+    corner: tuple[Length, Length],
+    side: Length,
+    values: np.ndarray,
+    colours: Colormap,
+    scale: Normalize,
+    cell: Length,
+    gid: str | None = None,
+) -> np.ndarray:
+    """Put the cells of a matrix somewhere on axes, edged so that each ends visibly.
+
+    Args:
+        axes: axes whose y points down.
+        corner: x and y of the top left corner.
+        side: side of a cell, in the units of the axes.
+        values: (T, S).
+        colours: the colour map.
+        scale: takes values to the map.
+        cell: side of a cell in css pixels; cells below 12 pixels get a frame only.
+        gid: the name of the cells.
+
+    Returns:
+        (T, S, 4), the colours of the cells.
+    """
+    rows, columns = values.shape
+    left, top = corner
     edged = cell >= 12
     axes.pcolormesh(
-        np.arange(columns + 1),
-        np.arange(rows + 1),
+        left + side * np.arange(columns + 1),
+        top + side * np.arange(rows + 1),
         values,
         cmap=colours,
         norm=scale,
@@ -47,12 +77,13 @@ def draw_cells(
         linewidth=0.75 if cell >= 20 else 0.4 if edged else 0,
         antialiased=edged,
         clip_on=False,
+        gid=gid,
     )
     axes.add_patch(
         Rectangle(
-            (0, 0),
-            columns,
-            rows,
+            (left, top),
+            side * columns,
+            side * rows,
             fill=False,
             edgecolor=inks().rule,
             linewidth=1.0,
@@ -60,6 +91,52 @@ def draw_cells(
         )
     )
     return colours(scale(values))
+
+
+class Strongest:
+    """Dots on the strongest keys of queries, gathered and then drawn as one set for each ink.
+
+    A set for each query would take as long as all the rest of a figure.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[str, list[tuple[Length, Length]]] = {}
+
+    def gather(
+        self,
+        values: np.ndarray,
+        colours: np.ndarray,
+        corner: tuple[Length, Length] = (0, 0),
+        side: Length = 1,
+    ) -> None:
+        """Take a dot for each query whose weights are not all zero.
+
+        Args:
+            values: (T, S).
+            colours: (T, S, 4), the colours of the cells.
+            corner: x and y of the top left corner of the cells.
+            side: side of a cell, in the units of the axes.
+        """
+        for i in np.flatnonzero(values.any(axis=1)):
+            j = int(values[i].argmax())
+            place = (
+                corner[0] + side * (j + 0.5),
+                corner[1] + side * (i + 0.5),
+            )
+            self.places.setdefault(text_colour(colours[i, j]), []).append(
+                place
+            )
+
+    def draw(self, axes: Axes, size: Length) -> None:
+        """Draw them on the axes, `size` points wide."""
+        for ink, places in self.places.items():
+            axes.plot(
+                *zip(*places, strict=True),
+                "o",
+                color=ink,
+                markersize=size,
+                gid="strongest",
+            )
 
 
 def write_in_cells(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from matplotlib.patches import Rectangle
 
-from ._cells import draw_cells
+from ._cells import Strongest, place_cells
 from ._data import Drawable, Number, weights_of, words_of
 from ._type import put, put_token, token_width
 from ._words import listing, names, number, plain
 from .picture import Picture, drawn_twice
-from .style import SMALL, TEXT, Length, inks, text_colour
+from .style import SMALL, TEXT, Length, inks
 
 
 def head_grid(
@@ -173,28 +175,23 @@ def _draw(
     scale = Normalize(0, maximum, clip=True)
     label = SMALL if cell >= 14 else max(10, cell)
     every = max(1, int(np.ceil(12 / cell)))
+    strongest = Strongest()
     for n, head in enumerate(A):
         line, column = divmod(n, columns)
         x, y = left + step_across * column, top + step_down * line + 24
-        axes = picture.axes_at(x, y, wide, high)
-        colours = draw_cells(axes, head, inks().weights, scale, cell)
-        axes.set_label(f"head:{n}")
+        # All on the axes of the picture: axes for each map would take longer to make than all that is on them.
+        colours = place_cells(
+            page,
+            (x, y),
+            cell,
+            head,
+            inks().weights,
+            scale,
+            cell,
+            f"head:{n}",
+        )
         if cell >= 8:
-            dots: dict[str, list[tuple[float, float]]] = {}
-            for i, row in enumerate(head):
-                if row.any():
-                    j = int(row.argmax())
-                    ink = text_colour(colours[i, j])
-                    dots.setdefault(ink, []).append((j + 0.5, i + 0.5))
-            # One set of dots for each ink: a set for each query takes as long as all the rest.
-            for ink, places in dots.items():
-                axes.plot(
-                    *zip(*places, strict=True),
-                    "o",
-                    color=ink,
-                    markersize=cell * 0.22,
-                    gid="strongest",
-                )
+            strongest.gather(head, colours, (x, y), cell)
         put(
             page,
             x + wide / 2,
@@ -226,28 +223,32 @@ def _draw(
                     gid=f"key:{column}:{j}",
                     **place,
                 )
-    _legend(
-        picture, page, scale, picture.css_width / 2, top + step_down * lines
-    )
+    strongest.draw(page, cell * 0.22)
+    _legend(page, scale, picture.css_width / 2, top + step_down * lines)
     return picture
 
 
 def _legend(
-    picture: Picture, page, scale: Normalize, centre: Length, top: Length
+    page: Axes, scale: Normalize, centre: Length, top: Length
 ) -> None:
     """Draw the common colour scale and say what dots, rows and columns are."""
-    bar = picture.axes_at(centre - 75, top, 150, 10)
-    bar.pcolormesh(
-        np.linspace(0, scale.vmax, 65),
-        [0, 1],
+    page.pcolormesh(
+        np.linspace(centre - 75, centre + 75, 65),
+        [top, top + 10],
         np.linspace(0, scale.vmax, 64)[None, :],
         cmap=inks().weights,
         norm=scale,
     )
-    bar.set_xticks([])
-    bar.set_yticks([])
-    for spine in bar.spines.values():
-        spine.set_color(inks().rule)
+    page.add_patch(
+        Rectangle(
+            (centre - 75, top),
+            150,
+            10,
+            fill=False,
+            edgecolor=inks().rule,
+            linewidth=0.8,
+        )
+    )
     put(page, centre - 83, top + 5, "0", SMALL, ha="right", gid="scale")
     put(
         page,

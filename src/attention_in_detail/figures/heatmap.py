@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from matplotlib.colors import Normalize
 
-from ._cells import draw_cells, fitting_size, write_in_cells
+from ._cells import Strongest, draw_cells, fitting_size, write_in_cells
 from ._data import Drawable, Number, words_of
 from ._kinds import KINDS, Kind
 from ._type import put, put_token, token_width, width_of, wrapped
@@ -18,7 +18,7 @@ from ._words import (
     plain,
 )
 from .picture import Picture, drawn_twice
-from .style import SMALL, TEXT, TITLE, Length, inks, text_colour
+from .style import SMALL, TEXT, TITLE, Length, inks
 
 
 def weights_heatmap(
@@ -297,17 +297,9 @@ def _mark(
             axes, values, colours, min(15, cell * 0.6), look.sign
         )
         return
-    for i, row in enumerate(values):
-        if row.any():
-            j = int(row.argmax())
-            axes.plot(
-                j + 0.5,
-                i + 0.5,
-                "o",
-                color=text_colour(colours[i, j]),
-                markersize=cell * 0.2,
-                gid=f"strongest:{i}",
-            )
+    strongest = Strongest()
+    strongest.gather(values, colours)
+    strongest.draw(axes, cell * 0.2)
 
 
 def _colour_bar(
