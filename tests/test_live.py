@@ -12,11 +12,14 @@ import sys
 import textwrap
 import types
 import zipfile
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from matplotlib.font_manager import findfont
 from PIL import Image
 
 from attention_in_detail.exercises import CHAPTERS
@@ -681,6 +684,20 @@ def test_a_package_is_fetched_when_it_is_imported(tmp_path, monkeypatch):
     ran("import a_later_package, json")
     assert asked == ["a_later_package"]
     sys.modules.pop("a_later_package")
+
+
+def test_fonts_of_printers_are_removed_and_no_others(tmp_path):
+    for name in ("afm/a.afm", "pdfcorefonts/b.afm", "ttf/c.ttf"):
+        path = tmp_path / "fonts" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("a font")
+    shell.drop_printer_fonts(tmp_path)
+    left = [p.name for p in (tmp_path / "fonts").rglob("*") if p.is_file()]
+    assert left == ["c.ttf"]
+    # The folders are those of matplotlib, in which the pictures of a page find their own fonts.
+    fonts = Path(matplotlib.get_data_path()) / "fonts"
+    assert {p.name for p in fonts.iterdir()} >= {"afm", "pdfcorefonts"}
+    assert findfont("DejaVu Sans").startswith(str(fonts / "ttf"))
 
 
 PREPARED = """

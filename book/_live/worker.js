@@ -131,7 +131,7 @@ async function load({ pyodide, site, version }) {
   const later = Object.keys(lock.site).map((name) => name.replace(".zip", "")).filter((name) => name !== "book");
   sys.meta_path.insert(0, module.Later(place, python.toPy(later), fetchNow));
   tell({ kind: "step", says: "Importing NumPy and matplotlib" });
-  module.prepare();
+  module.begin();
   shell = module.Shell();
 }
 
