@@ -141,8 +141,14 @@ def prepare() -> None:
         importlib.import_module(name)
     # NumPy's part for Fortran needs a compiler, which is not here; who asks NumPy for all of its names would load it.
     sys.modules["numpy"].f2py = types.ModuleType("numpy.f2py")
-    # What is there now stays: it need not be looked through, time and again, for what could be thrown away.
+    # jaxtyping's hook for other people's packages, which no chapter installs, would load half of unittest.
+    hook = types.ModuleType("jaxtyping._import_hook")
+    hook.__getattr__ = lambda name: None
+    sys.modules[hook.__name__] = hook
+    # What is there now stays: it need not be looked through, time and again, for what could be thrown away. And what is
+    # thrown away later is little beside the memory of a page.
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 class Shell:
