@@ -44,6 +44,17 @@ AROUND += ["mark", "mutants", "paper", "quiz", "set_formulas", "slides"]
 AROUND += ["student_notebooks", "teachers_guide", "tools"]
 AROUND += ["translate_here", "viewer_pages"]
 COUNTED = [*UNITS, *(f"--ignore=tests/test_{name}.py" for name in AROUND)]
+# What chapters state is tested by calls that other tests make as well.
+COUNTED += ["--ignore-glob=tests/test_chapter_*.py"]
+# The longest of them are a page's each, so that a file of them would keep one worker busy long after the other.
+SLOW = [
+    *PYTEST,
+    "tests",
+    "--dist=worksteal",
+    "-m",
+    "slow",
+    "--durations=15",
+]
 NOTEBOOKS = [
     *PYTEST,
     "notebooks",
@@ -239,7 +250,7 @@ def test_more() -> list[Check]:
         Check("coverage", [["tools/check.py", "coverage"]]),
         Check(
             "slow tests",
-            [[*PYTEST, "tests", "--dist=loadfile", "-m", "slow"]],
+            [SLOW],
             more,
             "book",
         ),
