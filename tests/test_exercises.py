@@ -220,7 +220,7 @@ def test_answers_that_are_no_queries_or_heads_are_counted_as_answers(label):
     (one,) = [p.values[1] for p in ALL if p.values[1].label == label]
     given = np.array(right_answer(one), dtype=float)
     given[-1] = 3 * given[-1] + 7
-    assert "at answer = " in told(given, one)
+    assert "(axis: answer)" in told(given, one)
 
 
 def numbers_of(value):
@@ -351,7 +351,13 @@ W = ASKED.right()
         (W + 1.5, "one and the same number"),
         (
             W + np.array([[0, 0, 0], [0, 1, 2]]),
-            r"2 of 6 entries are not right. Look at the first of them, at T = 1, S = 1",
+            r"2 of 6 entries are not right\. Look at the first of them, "
+            r"at index \[1, 1\], counted from 0 \(axes: T, S\)\.$",
+        ),
+        (
+            W + np.array([[0, 0, 0], [0, 0, 2]]),
+            r"^1 of 6 entries is not right\. Look at it, "
+            r"at index \[1, 2\], counted from 0 \(axes: T, S\)\.$",
         ),
         (W * np.nan, "There is a NaN"),
         (np.zeros((2, 3)), "All zero."),
@@ -372,7 +378,7 @@ def test_true_and_false_are_numbers_too():
     asked = Exercise("ex-mask", "implement", (1,), lambda: mask)
     assert judge(asked, mask)
     assert judge(asked, mask.astype(int))
-    assert "in another order along axis 0" in told(mask[::-1], asked)
+    assert "in another order along axis=0" in told(mask[::-1], asked)
     assert "3 of 9 entries are not right" in told(mask | True, asked)
     for answer in (~mask, 1 - mask, 1.0 - mask):
         message = "True and false are exchanged in all entries."
@@ -414,9 +420,10 @@ def test_what_is_accepted_is_not_counted_as_wrong(chapter, exercise):
         if not place:
             assert message == "The number is too large."
             continue
-        assert message.startswith(f"1 of {wanted.size} entries"), message
-        there = re.findall(r" = (\d+)", message)
-        assert tuple(map(int, there)) == place
+        start = f"1 of {wanted.size} entries is not right. Look at it, "
+        assert message.startswith(start), message
+        (there,) = re.findall(r" at index \[(.*?)\], counted", message)
+        assert tuple(map(int, there.split(", "))) == place
 
 
 def test_rounded_entries_that_are_accepted_are_right_next_to_a_wrong_one():
@@ -424,15 +431,15 @@ def test_rounded_entries_that_are_accepted_are_right_next_to_a_wrong_one():
     asked = small(wanted, axes=("question",), tolerance=1e-3)
     assert judge(asked, [0.5, 0.967, 0.832])
     assert told([0.5, 0.967, 0.9], asked).startswith(
-        "1 of 3 entries are not right. Look at the first of them, at question = 2 "
+        "1 of 3 entries is not right. Look at it, at index [2], "
     )
     # In a function as well.
     asked = dataclasses.replace(
         FUNCTION, tolerance=1e-3, right=lambda x: x / 3
     )
     message = told(lambda x: (x / 3).round(4) + (x == 5), asked)
-    assert "1 of 4 entries are not right" in message
-    assert "at T = 1, D = 1" in message
+    assert "1 of 4 entries is not right" in message
+    assert "at index [1, 1], counted from 0 (axes: T, D)" in message
 
 
 @pytest.mark.parametrize(
@@ -472,7 +479,7 @@ def test_one_factor_or_offset_shows_only_in_entries_that_differ(wanted):
     wanted = np.array(wanted)
     asked = small(wanted, axes=("one",))
     for answer in (3 * wanted, wanted / 3, 0.3456 * (wanted != 0)):
-        assert "entries are not right" in told(answer, asked)
+        assert re.search("entries (is|are) not right", told(answer, asked))
     if not wanted.all():
         assert "the same number" in told(wanted + 1, asked)
     else:
@@ -597,8 +604,33 @@ def test_axes_of_a_batch_stand_in_front_of_those_that_have_names():
     given[1, 0, 2:] += [7]
     given[1, 1, 1] -= 5
     assert describe(given, wanted, ("T", "S")).endswith(
-        "at batch axis 0 = 1, T = 0, S = 2 (counted from 0)."
+        "at index [1, 0, 2], counted from 0 (axes: batch axis=0, T, S)."
     )
+
+
+def test_axes_without_names_are_those_that_the_code_counts():
+    """Python's own way to write them, as in a call: axis 1 could be taken for the first."""
+    wanted = np.arange(6.0).reshape(2, 3)
+    assert describe(wanted[:, :2], wanted).endswith("Look at axis=1.")
+    assert describe(wanted[:, ::-1], wanted).endswith("along axis=1.")
+    wrong = wanted + 7 * (wanted == 5)
+    assert describe(wrong, wanted).endswith("index [1, 2], counted from 0.")
+
+
+@each_chapter
+def test_no_verdict_has_a_row_or_an_axis_that_may_be_the_next_one(chapter):
+    """Row 1 is the first of a page and the second of Python. The first row is one thing, and so is axis=1."""
+    named = "row|column|entry|number|axis|key|query|token|place|position|head|layer"
+    said = [
+        mistake.message
+        for one in exercises_of(chapter)
+        for mistake in one.mistakes
+    ]
+    assert [
+        words
+        for words in said
+        if re.search(rf"\b(?:{named}) [1-9]\b", words, re.IGNORECASE)
+    ] == []
 
 
 def test_one_number():
@@ -608,6 +640,9 @@ def test_one_number():
     assert told(3, asked) == "The number is too small."
     assert told(-5, asked).startswith("The sign")
     assert told([5], asked).endswith("asked for is one number.")
+    # In a list of its own it is not one of several entries either.
+    assert told([7], small([5])) == "The number is too large."
+    assert told([[3]], small([[5]])) == "The number is too small."
     assert told(5.01, asked) == "The number is too large."
 
 
@@ -633,7 +668,14 @@ WORDS = Exercise(
     ("answer", "words"),
     [
         (["no", "no", "no"], "Never?"),
-        (["yes", "yes", "no"], "2 of 3 are right. Look at number 2 again."),
+        (
+            ["yes", "yes", "no"],
+            "2 of 3 are right. Look at number 2 again, counted from 1.",
+        ),
+        (
+            ["yes", "yes", "yes"],
+            "1 of 3 is right. Look at number 2 again, counted from 1.",
+        ),
         (["yes"], "That is 1 word; asked for are 3."),
         (["yes", "no"], "Those are 2 words; asked for are 3."),
         ([], "Those are 0 words; asked for are 3."),
@@ -662,7 +704,7 @@ def test_words_may_come_in_any_form():
 
 def test_words_are_turned_round_only_where_there_are_two_to_choose_from():
     three = dataclasses.replace(WORDS, choices=("yes", "no", "never"))
-    message = "0 of 3 are right. Look at number 1 again."
+    message = "0 of 3 are right. Look at number 1 again, counted from 1."
     assert told(["no", "yes", "yes"], three) == message
 
 

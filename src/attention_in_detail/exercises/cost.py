@@ -72,7 +72,7 @@ def _miscounted() -> dict[int, str]:
     }
     return known | {
         pairs: f"The multiply-adds fit your {pairs} pairs. The pairs are not right: "
-        "count the window with its own token, then what row 1 and column 1 add."
+        "count the window with its own token, then what the first row and the first column add."
         for pairs in range(2 * TOKENS, TOKENS**2)
         if pairs != right and pairs not in known
     }

@@ -331,21 +331,30 @@ def describe(
     wrong = ~_agree(given, wanted, tolerance)
     if _rounded(given[wrong], wanted[wrong]):
         return "Close: give more digits, or let the machine work out the fractions."
-    if not given.shape:
+    if given.size == 1:
         return (
             f"The number is too {'large' if given > wanted else 'small'}."
         )
-    place = np.argwhere(wrong)[0]
-    where = ", ".join(
-        f"{name} = {n}"
-        for (_, name), n in zip(
-            _named_axes(given.ndim, axes), place.tolist(), strict=True
-        )
-    )
+    number = int(wrong.sum())
+    those = "it" if number == 1 else "the first of them"
     return (
-        f"{int(wrong.sum())} of {wrong.size} entries are not right. "
-        f"Look at the first of them, at {where} (counted from 0)."
+        f"{number} of {wrong.size} entries {_are(number)} not right. "
+        f"Look at {those}, at {_place(np.argwhere(wrong)[0], axes)}."
     )
+
+
+def _are(number: int) -> str:
+    """The verb that goes with so many."""
+    return "is" if number == 1 else "are"
+
+
+def _place(place: np.ndarray, axes: tuple[str, ...]) -> str:
+    """An entry as Python finds it. A name of an axis may be a size as well, so no number is set equal to it."""
+    told = f"index {place.tolist()}, counted from 0"
+    if not axes or len(axes) > len(place):
+        return told
+    names = [name for _, name in _named_axes(len(place), axes)]
+    return f"{told} ({'axis' if len(names) == 1 else 'axes'}: {', '.join(names)})"
 
 
 def _exchanged(given: np.ndarray, wanted: np.ndarray) -> bool:
@@ -380,10 +389,11 @@ def _rounded(given: np.ndarray, wanted: np.ndarray) -> bool:
 def _named_axes(
     number: int, axes: tuple[str, ...]
 ) -> list[tuple[int, str]]:
+    # As in a call, where the first one is axis=0: "axis 1" could be taken for it.
     if axes and len(axes) <= number:
-        batch = [f"batch axis {n}" for n in range(number - len(axes))]
+        batch = [f"batch axis={n}" for n in range(number - len(axes))]
         return list(enumerate([*batch, *axes]))
-    return [(n, f"axis {n}") for n in range(number)]
+    return [(n, f"axis={n}") for n in range(number)]
 
 
 def _shapes(
@@ -485,8 +495,7 @@ def _fault_of_words(exercise: Exercise, given: Any) -> str | None:
     if len(given) != len(wanted):
         one = len(given) == 1
         told = "That is 1 word" if one else f"Those are {len(given)} words"
-        asked = "is 1" if len(wanted) == 1 else f"are {len(wanted)}"
-        return f"{told}; asked for {asked}."
+        return f"{told}; asked for {_are(len(wanted))} {len(wanted)}."
     if given == wanted:
         return None
     for mistake in exercise.mistakes:
@@ -500,7 +509,12 @@ def _fault_of_words(exercise: Exercise, given: Any) -> str | None:
         return (
             f'All are turned round: read again what "{first}" stands for.'
         )
-    return f"{len(given) - len(wrong)} of {len(given)} are right. Look at number {wrong[0] + 1} again."
+    good = len(given) - len(wrong)
+    # From 1, as the questions of a page are.
+    return (
+        f"{good} of {len(given)} {_are(good)} right. "
+        f"Look at number {wrong[0] + 1} again, counted from 1."
+    )
 
 
 # ---- functions -----------------------------------------------------------------------

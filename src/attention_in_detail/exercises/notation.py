@@ -156,7 +156,7 @@ EXERCISES = (
             ),
             Mistake(
                 _second_axis,
-                "Right for one matrix. In a stack axis 1 is another one: count from the back.",
+                "Right for one matrix. In a stack axis=1 is another one: count from the back.",
             ),
             Mistake(
                 _overflowing,
@@ -198,6 +198,6 @@ EXERCISES = (
                 "The last axis is that of V, the rows that are blended.",
             ),
         ),
-        axes=("axis",),
+        axes=("size",),
     ),
 )

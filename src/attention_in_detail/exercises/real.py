@@ -221,7 +221,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda: _masses(THREE_TOKENS.T, FIRST),
-                "You went along a row. Rows are queries: the weights on key 1 stand below one another.",
+                "You went along a row. Rows are queries: the weights on the first key stand below one another.",
             ),
         ),
         axes=("m or m_0",),
@@ -275,7 +275,7 @@ EXERCISES = (
             Mistake(
                 _mass_over(lambda P: P.any(axis=0).sum()),
                 "It counts the keys that are asked about. Count the queries that are asked: "
-                "axis 1 of the pattern goes along the keys.",
+                "axis=1 of the pattern goes along the keys.",
             ),
             Mistake(
                 _summed,

@@ -284,11 +284,11 @@ EXERCISES = (
         (
             Mistake(
                 lambda: _answers(CABA),
-                "That is what the rule asks for. What does the network do? Write down the notes, that of place 1 too.",
+                "That is what the rule asks for. What does the network do? Write down the notes, that of the first place too.",
             ),
             Mistake(
                 lambda: _WORD[0, :3],
-                "The last token finds place 1, and not only that one. Whose note fits as well?",
+                "The last token finds the first place, and not only that one. Whose note fits as well?",
             ),
             Mistake(
                 lambda: _answers(ABCA, None),

@@ -215,7 +215,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda *given: _norm_by_hand(*given, axis=0),
-                "Mean and variance run down axis 0. Each row has its own, along the last axis.",
+                "Mean and variance run down axis=0. Each row has its own, along the last axis.",
             ),
             Mistake(
                 _beside_the_root,
