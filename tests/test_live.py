@@ -18,11 +18,11 @@ import matplotlib
 import numpy as np
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from matplotlib.font_manager import findfont
 from PIL import Image
 
 from attention_in_detail.exercises import CHAPTERS
+from tests.book_support import assert_built, page_of
 from tests.extension_support import ROOT, extension, loaded
 
 live = extension("live")
@@ -357,14 +357,11 @@ CHAPTER = {
     "nbformat_minor": 5,
 }
 CONF = """
-import sys
-sys.path.insert(0, {folder!r})
 extensions = ["myst_nb", "live"]
 nb_execution_mode = "off"
-html_theme = "basic"
-project, copyright, version = "A book", "2026", "1"
 live_pyodide = {setting!r}
 """
+PAGE = "notebooks/one"
 
 
 @pytest.fixture
@@ -374,41 +371,18 @@ def built(tmp_path):
             CHAPTER["cells"][0],
             {**CHAPTER["cells"][1], "source": code},
         ]
-        source = tmp_path / "source"
-        (source / "notebooks").mkdir(parents=True, exist_ok=True)
-        (source / "notebooks" / "one.ipynb").write_text(
-            json.dumps({**CHAPTER, "cells": cells}), "utf8"
+        chapter = json.dumps({**CHAPTER, "cells": cells})
+        settings = CONF.format(setting=setting)
+        return assert_built(
+            tmp_path, settings, f"{PAGE}.ipynb", chapter, builder
         )
-        (source / "index.md").write_text(
-            "# Front\n\n```{toctree}\nnotebooks/one\n```\n", "utf8"
-        )
-        (source / "conf.py").write_text(
-            CONF.format(
-                folder=str(ROOT / "book" / "_ext"), setting=setting
-            ),
-            "utf8",
-        )
-        out = tmp_path / "out"
-        options = ["-b", builder, "-q", "-W", "-E", "-d", tmp_path / "read"]
-        done = subprocess.run(
-            [sys.executable, "-m", "sphinx", *options, source, out],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return out
 
     return build
 
 
-def page_of(out, name="notebooks/one"):
-    html = (out / f"{name}.html").read_text("utf8")
-    return BeautifulSoup(html, "html.parser")
-
-
 def test_a_chapter_gets_a_button_that_says_what_will_come(built):
     out = built("https://example.org/pyodide/v1/full")
-    page = page_of(out)
+    page = page_of(out, PAGE)
     bar = page.select_one("h1 + .live")
     assert bar["data-pyodide"] == "https://example.org/pyodide/v1/full/"
     assert bar.button.get_text() == "Run this page"
@@ -434,9 +408,8 @@ def test_a_chapter_gets_a_button_that_says_what_will_come(built):
 
 
 def test_a_chapter_that_needs_torch_says_so_and_offers_its_notebook(built):
-    page = page_of(
-        built("https://example.org/", "import torch\nimport keras")
-    )
+    out = built("https://example.org/", "import torch\nimport keras")
+    page = page_of(out, PAGE)
     (line,) = page.select("h1 + p.live-notice")
     assert "computes with PyTorch and Keras, which no browser" in line.text
     assert line.a["href"] == "../_sources/notebooks/one.ipynb"
@@ -446,7 +419,8 @@ def test_a_chapter_that_needs_torch_says_so_and_offers_its_notebook(built):
 @pytest.mark.slow
 def test_without_a_place_no_chapter_has_a_button(built):
     out = built("")
-    assert not page_of(out).select(".live, .live-notice, script[src*=live]")
+    page = page_of(out, PAGE)
+    assert not page.select(".live, .live-notice, script[src*=live]")
     assert not (out / "_static" / "live").exists()
 
 

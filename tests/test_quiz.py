@@ -479,6 +479,18 @@ def first_section(question):
     )
 
 
+def test_the_book_is_named_as_its_settings_name_it(tmp_path):
+    settings = (ROOT / "_config.yml").read_text("utf8")
+    (tmp_path / "_config.yml").write_text(
+        re.sub(r"^title: .*", "title: Maps & more", settings, flags=re.M),
+        "utf8",
+    )
+    words = quiz_files.Words(tmp_path, "")
+    assert words.source(QUESTIONS[0]) == (
+        "<p>Question 1 of the quiz of the book <em>Maps &amp; more</em>.</p>"
+    )
+
+
 def test_formulas_are_as_platforms_want_them():
     macros = {"R": r"\mathbb{R}"}
     assert quiz_files.html("a $x < \\R$, `a<b` and *so*", macros) == (

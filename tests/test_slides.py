@@ -56,6 +56,7 @@ def deck_in(folder, text, page=PAGE):
         (folder / "slides/_static" / name).write_text("", "utf8")
     (folder / "site/notebooks/02_thing.html").write_text(page, "utf8")
     (folder / "site/_static/light/a.css").write_text("p{}", "utf8")
+    (folder / "_config.yml").write_text("title: Maps & more\n", "utf8")
     (folder / "_toc.yml").write_text(
         "parts:\n- caption: Part I\n  chapters:\n  - file: notebooks/02_thing\n"
     )
@@ -235,6 +236,13 @@ def test_the_command_says_in_one_line_what_is_wrong(
         r"make: the slides were not built: slides/02_thing\.md, line 7: .*\n",
         told.err,
     )
+
+
+def test_the_list_of_decks_names_the_book(tmp_path):
+    folder = deck_in(tmp_path, DECK.format(shown=""))
+    built(folder)
+    index = (folder / "out/index.html").read_text("utf8")
+    assert "<title>Slides: Maps &amp; more</title>" in index
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):

@@ -19,6 +19,7 @@ from attention_in_detail.tasks.number_words import (
 from attention_in_detail.tasks.scores import translations
 from attention_in_detail.tasks.tracing import traced_translation
 from attention_in_detail.trained import trained_number_words
+from tests.book_support import assert_built, page_of
 from tests.extension_support import ROOT, extension, loaded
 
 live = extension("live")
@@ -247,13 +248,9 @@ def test_the_served_files_translate_without_torch_and_fetch_the_weights_once(
 # The page
 
 CONF = """
-import sys
-sys.path.insert(0, {folder!r})
 extensions = ["myst_nb", "attention_viewer", "translate_here"]
 myst_enable_extensions = ["colon_fence"]
-html_theme = "basic"
 epub_show_urls = "no"
-project, copyright, version = "A book", "2026", "1"
 live_pyodide = {setting!r}
 """
 PAGE = """# A page
@@ -271,37 +268,15 @@ After.
 @pytest.fixture
 def built(tmp_path):
     def build(setting, builder="html"):
-        source = tmp_path / "source"
-        (source / "sub").mkdir(parents=True, exist_ok=True)
-        (source / "sub" / "one.md").write_text(PAGE, "utf8")
-        (source / "index.md").write_text(
-            "# Front\n\n```{toctree}\nsub/one\n```\n", "utf8"
-        )
-        folder = str(ROOT / "book" / "_ext")
-        (source / "conf.py").write_text(
-            CONF.format(folder=folder, setting=setting), "utf8"
-        )
-        out = tmp_path / "out"
-        options = ["-b", builder, "-q", "-W", "-E", "-d", tmp_path / "read"]
-        done = subprocess.run(
-            [sys.executable, "-m", "sphinx", *options, source, out],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        return out
+        settings = CONF.format(setting=setting)
+        return assert_built(tmp_path, settings, "sub/one.md", PAGE, builder)
 
     return build
 
 
-def page_of(out, name="sub/one"):
-    html = (out / f"{name}.html").read_text("utf8")
-    return BeautifulSoup(html, "html.parser")
-
-
 def test_a_form_says_beforehand_what_will_come_and_from_where(built):
     out = built("https://example.org/pyodide/v1/full/")
-    page = page_of(out)
+    page = page_of(out, "sub/one")
     place = page.select_one(".live-ask")
     assert place["data-pyodide"] == "https://example.org/pyodide/v1/full/"
     assert place["data-place"] == "example.org"

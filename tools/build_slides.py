@@ -487,7 +487,9 @@ def index(
                 f"<h2>{html.escape(caption)}</h2>\n<ul>\n{rows}</ul>"
             )
     listed = "\n".join(text)
-    return f"""{head("Slides: Attention in Detail", styles)}<body class="index"><main class="bd-article">
+    settings = yaml.safe_load((root / "_config.yml").read_text("utf8"))
+    title = f"Slides: {settings['title']}"
+    return f"""{head(title, styles)}<body class="index"><main class="bd-article">
 <h1>Slides</h1>
 <p>One deck a chapter, made from its page: its formulas, its figures, its code. Arrow keys turn the slides. <kbd>S</kbd> opens
 the notes for who speaks in a window of their own, <kbd>O</kbd> shows all slides, <kbd>T</kbd> changes from light to

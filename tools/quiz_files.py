@@ -120,9 +120,8 @@ def places(root: Path) -> dict[str, Place]:
 # ---- texts ----
 
 
-def macros_of(root: Path) -> dict[str, str]:
+def macros_of(settings: Mapping) -> dict[str, str]:
     """The commands that the book's formulas have and others do not know."""
-    settings = yaml.safe_load((root / "_config.yml").read_text("utf8"))
     return settings["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
 
 
@@ -153,11 +152,9 @@ class Words:
     """The texts of the quiz as HTML, and where they lead."""
 
     def __init__(self, root: Path, url: str) -> None:
-        self.places, self.macros, self.url = (
-            places(root),
-            macros_of(root),
-            url,
-        )
+        settings = yaml.safe_load((root / "_config.yml").read_text("utf8"))
+        self.book, self.macros = settings["title"], macros_of(settings)
+        self.places, self.url = places(root), url
 
     def of(self, text: str) -> str:
         return html(text, self.macros)
@@ -189,7 +186,8 @@ class Words:
     def source(self, one: quiz.Question) -> str:
         page = Place("book/quiz", one.anchor, "", "", "")
         text = self.link(page, f"Question {one.number}")
-        return f"<p>{text} of the quiz of the book <em>Attention in Detail</em>.</p>"
+        book = escape(self.book, quote=False)
+        return f"<p>{text} of the quiz of the book <em>{book}</em>.</p>"
 
 
 # ---- GIFT ----
@@ -209,7 +207,7 @@ def gift(questions: Iterable[quiz.Question], words: Words) -> str:
         now = "/".join(
             re.sub("/", "//", name)
             for name in (
-                "Attention in Detail",
+                words.book,
                 one.part,
                 words.chapter(one.chapter),
             )

@@ -25,6 +25,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
+from symbols import SymbolsHere, page_link, titled_section
 
 LETTERS = string.ascii_uppercase
 # The labels of blocks begin with their kind; of figures and exercises the number is shown.
@@ -159,21 +160,16 @@ class Quiz(SphinxDirective):
         questions = read_once(path, path.stat().st_mtime_ns)
         found: list[nodes.Node] = []
         for part in dict.fromkeys(one.part for one in questions):
-            section = self.section(part)
+            section = titled_section(part)
             section += [
                 self.question(one) for one in questions if one.part == part
             ]
             found.append(section)
-        answers = self.section("Answers")
+        answers = titled_section("Answers")
         answers["classes"].append("quiz-answers")
         self.known_as("quiz-answers", answers["ids"][0], "Answers")
         answers += [self.answer(one) for one in questions]
         return [*found, answers]
-
-    def section(self, title: str) -> nodes.section:
-        section = nodes.section(ids=[nodes.make_id(title)], names=[title])
-        section += nodes.title(title, title)
-        return section
 
     def words(self, text: str) -> list[nodes.Node]:
         """A line of Markdown, without the paragraph that it makes."""
@@ -190,8 +186,9 @@ class Quiz(SphinxDirective):
         said = f"Question {one.number}"
         self.known_as(one.anchor, one.anchor, said)
         itself = nodes.reference("", said, refid=one.anchor, internal=True)
+        chapter = page_link(self.env.docname, f"{CHAPTERS}{one.chapter}")
         node += nodes.paragraph(
-            "", "", itself, nodes.Text(", from "), self.chapter(one.chapter)
+            "", "", itself, nodes.Text(", from "), chapter
         )
         node += QuizAsk("", "", *self.words(one.ask))
         node += [
@@ -206,18 +203,6 @@ class Quiz(SphinxDirective):
         here = (self.env.docname, anchor)
         standard.anonlabels[label] = here
         standard.labels[label] = (*here, said)
-
-    def chapter(self, name: str) -> nodes.Node:
-        link = addnodes.pending_xref(
-            refdomain="std",
-            reftype="doc",
-            reftarget=f"/{CHAPTERS}{name}",
-            refdoc=self.env.docname,
-            refexplicit=False,
-            refwarn=True,
-        )
-        link += nodes.inline(classes=["xref", "std", "std-doc"])
-        return link
 
     def answer(self, one: Question) -> nodes.Node:
         node = nodes.container(ids=[one.answer], classes=["quiz-answer"])
@@ -323,8 +308,6 @@ def find_section(
 
 def without_symbols(app: Sphinx, document: nodes.document) -> None:
     """Take the list of symbols off the page: letters are those of many chapters, and hints would stand in labels."""
-    from symbols import SymbolsHere
-
     if next(document.findall(QuizQuestion), None) is not None:
         for here in list(document.findall(SymbolsHere)):
             here.parent.remove(here)

@@ -366,6 +366,27 @@ def read_once(
 # ---- the page of symbols ----
 
 
+def titled_section(title: str) -> nodes.section:
+    """A section that a directive makes, with nothing below its title yet."""
+    section = nodes.section(ids=[nodes.make_id(title)], names=[title])
+    section += nodes.title(title, title)
+    return section
+
+
+def page_link(docname: str, page: str) -> addnodes.pending_xref:
+    """A link in a document to a page, which says its title; a page that is gone stops the strict build."""
+    link = addnodes.pending_xref(
+        refdomain="std",
+        reftype="doc",
+        reftarget=f"/{page}",
+        refdoc=docname,
+        refexplicit=False,
+        refwarn=True,
+    )
+    link += nodes.inline(classes=["xref", "std", "std-doc"])
+    return link
+
+
 class Symbols(SphinxDirective):
     optional_arguments = 1
     final_argument_whitespace = True
@@ -379,8 +400,7 @@ class Symbols(SphinxDirective):
             name = self.arguments[0]
             if name not in table.sections:
                 raise self.error(f"no section of symbols is named {name!r}")
-            section = nodes.section(ids=[nodes.make_id(name)], names=[name])
-            section += nodes.title(name, name)
+            section = titled_section(name)
             section += self.table(list(table.sections[name]), first=True)
             return [section]
         found: list[nodes.Node] = []
@@ -388,7 +408,7 @@ class Symbols(SphinxDirective):
             page = self.page(chapter)
             if page is not None:
                 opening = nodes.paragraph(classes=["symbols-of"])
-                opening += self.link(page)
+                opening += page_link(self.env.docname, page)
                 found += [opening, self.table(list(rows), first=False)]
         return found
 
@@ -402,18 +422,6 @@ class Symbols(SphinxDirective):
             ),
             None,
         )
-
-    def link(self, page: str) -> nodes.Node:
-        link = addnodes.pending_xref(
-            refdomain="std",
-            reftype="doc",
-            reftarget=f"/{page}",
-            refdoc=self.env.docname,
-            refexplicit=False,
-            refwarn=True,
-        )
-        link += nodes.inline(classes=["xref", "std", "std-doc"])
-        return link
 
     def parsed(self, text: str) -> list[nodes.Node]:
         return self.parse_text_to_nodes(text) if text else []
@@ -435,13 +443,11 @@ class Symbols(SphinxDirective):
                 line += nodes.entry("", *self.parsed(text))
             if first:
                 page = self.page(row.first)
-                line += (
-                    nodes.entry(
-                        "", nodes.paragraph("", "", self.link(page))
-                    )
-                    if page
-                    else nodes.entry()
-                )
+                entry = nodes.entry()
+                if page:
+                    link = page_link(self.env.docname, page)
+                    entry += nodes.paragraph("", "", link)
+                line += entry
             body += line
         group += [nodes.thead("", top), body]
         table += group

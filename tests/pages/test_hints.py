@@ -14,7 +14,12 @@ from playwright.sync_api import expect
 
 from tests.pages.browser_faults import PHONE, WIDE, opened, served
 from tests.pages.contents import pages
-from tests.pages.test_symbol_hints import SYMBOL, faults_in
+from tests.pages.test_symbol_hints import (
+    SYMBOL,
+    assert_tap_shows,
+    faults_in,
+    touched,
+)
 
 NAME = next(name for name in pages() if name.startswith("notebooks/05"))
 EQUATION = "a[data-hint][href$='#equation-eq-sum-over-heads']"
@@ -149,38 +154,23 @@ def test_the_keyboard_opens_closes_and_follows(chromium, home):
 
 
 def test_the_first_tap_shows_and_the_second_follows(chromium, home):
-    context = chromium.new_context(
-        viewport={"width": PHONE, "height": 700}, has_touch=True
-    )
-    page = context.new_page()
-    page.goto(f"{home}{NAME}.html", wait_until="networkidle")
-    box = page.locator(".hint-box")
-    for link in (EQUATION, FIGURE, CITATION):
-        found = page.locator(link).first
-        found.scroll_into_view_if_needed()
+    with touched(chromium, home, NAME) as page:
+        box = page.locator(".hint-box")
+        for link in (EQUATION, FIGURE, CITATION):
+            assert_tap_shows(page, page.locator(link).first)
+        assert "#" not in page.url
+        page.locator("article h1").tap()
+        expect(box).to_be_hidden()
+        found = page.locator(EQUATION).first
         found.tap()
-        page.wait_for_timeout(300)  # it does not only flash
         expect(box).to_be_visible()
-        place = box.bounding_box()
-        assert place["x"] >= 0
-        assert place["x"] + place["width"] <= PHONE
-        assert (
-            page.evaluate("document.documentElement.scrollWidth") <= PHONE
-        )
-    assert "#" not in page.url
-    page.locator("article h1").tap()
-    expect(box).to_be_hidden()
-    found = page.locator(EQUATION).first
-    found.tap()
-    expect(box).to_be_visible()
-    box.get_by_role("link", name="Go there").tap()
-    page.wait_for_url("**#equation-eq-sum-over-heads")
-    found = page.locator(CITATION).first
-    found.tap()
-    expect(box).to_be_visible()
-    found.tap()
-    page.wait_for_url("**/references.html#*")
-    context.close()
+        box.get_by_role("link", name="Go there").tap()
+        page.wait_for_url("**#equation-eq-sum-over-heads")
+        found = page.locator(CITATION).first
+        found.tap()
+        expect(box).to_be_visible()
+        found.tap()
+        page.wait_for_url("**/references.html#*")
 
 
 def test_from_a_folder_it_works_as_well(chromium, site):

@@ -49,6 +49,32 @@ def pointed(chromium, home, width, scheme):
         yield page, symbol, box
 
 
+@contextlib.contextmanager
+def touched(chromium, home, name):
+    """A page on a phone, for fingers."""
+    context = chromium.new_context(
+        viewport={"width": PHONE, "height": 700}, has_touch=True
+    )
+    page = context.new_page()
+    page.goto(f"{home}{name}.html", wait_until="networkidle")
+    page.evaluate("() => window.MathJax?.startup?.promise")
+    yield page
+    context.close()
+
+
+def assert_tap_shows(page, what):
+    """A tap opens the box, which stays, and nothing is wider than the phone."""
+    what.scroll_into_view_if_needed()
+    what.tap()
+    page.wait_for_timeout(300)  # it does not only flash
+    box = page.locator(".hint-box")
+    expect(box).to_be_visible()
+    place = box.bounding_box()
+    assert place["x"] >= 0
+    assert place["x"] + place["width"] <= PHONE
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
 def test_the_mouse_shows_the_line_of_a_symbol(chromium, home):
     with pointed(chromium, home, WIDE, "light") as (page, symbol, box):
         expect(box).to_contain_text(MEANING)
@@ -88,30 +114,15 @@ def test_in_the_dark_the_box_has_no_faults_and_on_paper_there_is_none(
 def test_a_tap_opens_and_closes_and_nothing_is_wider_than_a_phone(
     chromium, home
 ):
-    context = chromium.new_context(
-        viewport={"width": PHONE, "height": 700}, has_touch=True
-    )
-    page = context.new_page()
-    page.goto(f"{home}{NAME}.html", wait_until="networkidle")
-    page.evaluate("() => window.MathJax?.startup?.promise")
-    box = page.locator(".hint-box")
-    for symbol in page.locator(".symbol-hint:visible").all()[:24:4]:
-        symbol.scroll_into_view_if_needed()
+    with touched(chromium, home, NAME) as page:
+        box = page.locator(".hint-box")
+        for symbol in page.locator(".symbol-hint:visible").all()[:24:4]:
+            assert_tap_shows(page, symbol)
+            symbol.tap()
+            expect(box).to_be_hidden()
         symbol.tap()
-        page.wait_for_timeout(300)  # it does not only flash
-        expect(box).to_be_visible()
-        place = box.bounding_box()
-        assert place["x"] >= 0
-        assert place["x"] + place["width"] <= PHONE
-        assert (
-            page.evaluate("document.documentElement.scrollWidth") <= PHONE
-        )
-        symbol.tap()
+        page.locator("article h1").tap()
         expect(box).to_be_hidden()
-    symbol.tap()
-    page.locator("article h1").tap()
-    expect(box).to_be_hidden()
-    context.close()
 
 
 STOPS = """() => [...document.querySelectorAll(".symbol-hint[tabindex='0']")].map((hint) => {

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attention_in_detail.exercises._drawn import drawn_arrays
 from attention_in_detail.exercises.judging import Case, Exercise, Mistake
 from attention_in_detail.rows import softmax
 from attention_in_detail.scaled_dot_product import (
@@ -38,17 +39,12 @@ def _winners() -> Any:
     return VALUES[z == z.max()].sum(0)
 
 
-def _draws(*sizes: tuple[int, ...]) -> list[np.ndarray]:
-    rng = np.random.default_rng(2)
-    return [rng.standard_normal(size) for size in sizes]
-
-
 def _blend_cases() -> Iterator[Case]:
-    q, K, V = _draws((3,), (5, 3), (5, 2))
+    q, K, V = drawn_arrays(2, (3,), (5, 3), (5, 2))
     yield Case("five keys of width 3", (q, K, V))
-    q, K, V = _draws((4,), (4, 4), (4, 4))
+    q, K, V = drawn_arrays(2, (4,), (4, 4), (4, 4))
     yield Case("as many keys as coordinates", (q, K, V))
-    q, K, V = _draws((2,), (3, 2), (3, 2))
+    q, K, V = drawn_arrays(2, (2,), (3, 2), (3, 2))
     yield Case("large scores", (400 * q, 3 * K, V))
 
 

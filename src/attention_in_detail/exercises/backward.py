@@ -9,6 +9,11 @@ from typing import Any
 import numpy as np
 
 from attention_in_detail.backward import attention_gradients
+from attention_in_detail.exercises.compatibility import (
+    KEYS,
+    QUERY,
+    VALUES,
+)
 from attention_in_detail.exercises.judging import Case, Exercise, Mistake
 from attention_in_detail.recomputing import training_cost
 from attention_in_detail.scaled_dot_product import (
@@ -18,18 +23,8 @@ from attention_in_detail.scaled_dot_product import (
 
 __all__ = ["EXERCISES", "KEYS", "QUERIES", "VALUES"]
 
-# The example of the chapter; its loss is the first coordinate of the output.
-QUERIES = np.log(2) * np.array([[2.0, 1, 1, 0]])
-KEYS = np.array(
-    [
-        [3.0, 0, 0, 1],
-        [1, 1, 1, 0],
-        [0, 1, 1, 2],
-        [0, 1, -1, 1],
-        [-1, 1, 1, 0],
-    ]
-)
-VALUES = np.array([[8.0, 4], [6, 8], [0, 8], [0, 0], [8, 0]])
+# The example is that of chapter 03, whose keys and values these are; its loss is the first coordinate of the output.
+QUERIES = QUERY
 WISH = np.array([[1.0, 0]])
 
 # ---- a tie and a winner ----

@@ -9,6 +9,7 @@ import numpy as np
 
 from attention_in_detail.caching import cache_bytes
 from attention_in_detail.capping import softcap
+from attention_in_detail.exercises._drawn import drawn_arrays
 from attention_in_detail.exercises.judging import Case, Exercise, Mistake
 from attention_in_detail.masks import causal_mask
 from attention_in_detail.scaled_dot_product import attention
@@ -28,11 +29,6 @@ def _bytes(kv_heads: int = 4, windowed: int = 13, share: int = 1) -> Any:
     return np.array([token, token / 26 * kept / MiB]) / share
 
 
-def _draws(*sizes: tuple[int, ...], seed: int = 35) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return [rng.standard_normal(size) for size in sizes]
-
-
 def _step_cases() -> Iterator[Case]:
     for name, S, D_h in (
         ("four keys in the cache", 4, 3),
@@ -40,7 +36,7 @@ def _step_cases() -> Iterator[Case]:
         ("one key in the cache", 1, 2),
     ):
         sizes = ((D_h,), (D_h,), (D_h,), (S, D_h), (S, D_h))
-        yield Case(name, tuple(_draws(*sizes)))
+        yield Case(name, tuple(drawn_arrays(35, *sizes)))
 
 
 def _step(q: Any, k: Any, v: Any, K: Any, V: Any, **options: Any) -> Any:
@@ -72,7 +68,7 @@ def _share_cases() -> Iterator[Case]:
         ("four heads to one", 8, 4, 1),
         ("three heads to three", 6, 3, 3),
     ):
-        (W_K,) = _draws((D, D))
+        (W_K,) = drawn_arrays(35, (D, D))
         yield Case(name, (W_K, heads, kv_heads))
 
 

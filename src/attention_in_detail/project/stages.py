@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attention_in_detail.exercises import exercises_of
+from attention_in_detail.exercises._drawn import drawn_arrays
 from attention_in_detail.exercises.judging import Case, Exercise, Mistake
 from attention_in_detail.masks import causal_mask, padding_mask
 from attention_in_detail.multi_head import (
@@ -63,11 +64,6 @@ class Stage:
         return self.call.partition("(")[0]
 
 
-def _normal(seed: int, *sizes: tuple[int, ...]) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return [rng.standard_normal(size) for size in sizes]
-
-
 def _asked(
     name: str,
     right: Any,
@@ -90,11 +86,11 @@ def _asked(
 
 
 def _score_cases() -> Iterator[Case]:
-    Q, K = _normal(1, (3, 4), (5, 4))
+    Q, K = drawn_arrays(1, (3, 4), (5, 4))
     yield Case("three queries and five keys", (Q, K))
-    Q, K = _normal(2, (3, 3), (3, 3))
+    Q, K = drawn_arrays(2, (3, 3), (3, 3))
     yield Case("as many queries as keys", (Q, K))
-    Q, K = _normal(3, (2, 3, 4), (2, 5, 4))
+    Q, K = drawn_arrays(3, (2, 3, 4), (2, 5, 4))
     yield Case("a batch of two in front", (Q, K))
 
 
@@ -160,9 +156,9 @@ SCORES = _asked(
 
 
 def _softmax_cases() -> Iterator[Case]:
-    [z] = _normal(4, (3, 5))
+    [z] = drawn_arrays(4, (3, 5))
     yield Case("three rows", (z,))
-    [z] = _normal(5, (2, 3, 4))
+    [z] = drawn_arrays(5, (2, 3, 4))
     yield Case("a batch of two in front", (z,))
     large = np.array([[1000.0, 1001, 999], [0, 1, 2]])
     yield Case("entries of a thousand", (large,))
@@ -262,7 +258,7 @@ SOFTMAX = _asked(
 
 
 def _weight_cases() -> Iterator[Case]:
-    Q, K, b = _normal(6, (3, 4), (5, 4), (3, 5))
+    Q, K, b = drawn_arrays(6, (3, 4), (5, 4), (3, 5))
     some = np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
     none = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 0, 1, 1]])
     yield Case("no mask", (Q, K))
@@ -270,7 +266,7 @@ def _weight_cases() -> Iterator[Case]:
     yield Case("a mask", (Q, K), {"mask": some > 0})
     yield Case("a mask and a bias", (Q, K), {"mask": some > 0, "bias": b})
     yield Case("a query that may see nothing", (Q, K), {"mask": none > 0})
-    Q, K, b = _normal(7, (2, 3, 4), (2, 5, 4), (3, 5))
+    Q, K, b = drawn_arrays(7, (2, 3, 4), (2, 5, 4), (3, 5))
     mask = np.array([[[1, 1, 1, 0, 0]], [[1, 1, 1, 1, 1]]]) > 0
     yield Case("a batch, and a mask for each entry", (Q, K), {"mask": mask})
 
@@ -396,14 +392,14 @@ WEIGHTS = _asked(
 
 
 def _blend_cases() -> Iterator[Case]:
-    Q, K, V, b = _normal(9, (4, 4), (4, 4), (4, 4), (4, 4))
+    Q, K, V, b = drawn_arrays(9, (4, 4), (4, 4), (4, 4), (4, 4))
     yield Case("all sizes alike", (Q, K, V))
     mask = np.tri(4) > 0
     yield Case("a mask", (Q, K, V), {"mask": mask})
     yield Case("a bias", (Q, K, V), {"bias": b})
-    Q, K, V = _normal(8, (3, 4), (5, 4), (5, 2))
+    Q, K, V = drawn_arrays(8, (3, 4), (5, 4), (5, 2))
     yield Case("three queries and five keys", (Q, K, V))
-    Q, K, V = _normal(10, (2, 3, 4), (2, 5, 4), (2, 5, 3))
+    Q, K, V = drawn_arrays(10, (2, 3, 4), (2, 5, 4), (2, 5, 3))
     yield Case("a batch of two in front", (Q, K, V))
 
 
@@ -557,12 +553,12 @@ MERGE = _asked(
 
 
 def _projection_cases() -> Iterator[Case]:
-    x, W, b = _normal(12, (4, 4), (4, 4), (4,))
+    x, W, b = drawn_arrays(12, (4, 4), (4, 4), (4,))
     yield Case("a square matrix", (x, W, b))
-    x, W, b = _normal(11, (3, 4), (4, 5), (5,))
+    x, W, b = drawn_arrays(11, (3, 4), (4, 5), (5,))
     yield Case("a bias", (x, W, b))
     yield Case("no bias", (x, W, None))
-    x, W, b = _normal(13, (2, 3, 4), (4, 5), (5,))
+    x, W, b = drawn_arrays(13, (2, 3, 4), (4, 5), (5,))
     yield Case("a batch of two in front", (x, W, b))
 
 
@@ -614,15 +610,15 @@ def _parameters(
 
 def _multi_head_cases() -> Iterator[Case]:
     p = _parameters(14, 6, 3, D_q=4, D_k=5, D_v=7, D_out=2)
-    Q, K, V = _normal(14, (3, 4), (5, 5), (5, 7))
+    Q, K, V = drawn_arrays(14, (3, 4), (5, 5), (5, 7))
     yield Case("all sizes different", (p, Q, K, V))
     p = _parameters(15, 6, 2, bias=False)
-    [x] = _normal(15, (3, 6))
+    [x] = drawn_arrays(15, (3, 6))
     yield Case("no biases", (p, x, x, x))
     mask = np.tri(3) > 0
     yield Case("a mask", (p, x, x, x), {"mask": mask})
     p = _parameters(16, 4, 2)
-    Q, K, V = _normal(16, (2, 3, 4), (2, 3, 4), (2, 3, 4))
+    Q, K, V = drawn_arrays(16, (2, 3, 4), (2, 3, 4), (2, 3, 4))
     mask = np.array([[[1, 1, 1]], [[1, 0, 0]]]) > 0
     named = {"mask": mask}
     yield Case("a mask for each entry of a batch", (p, Q, K, V), named)
@@ -741,10 +737,10 @@ MULTI_HEAD = _asked(
 
 def _self_cases() -> Iterator[Case]:
     p = _parameters(17, 6, 2)
-    [x] = _normal(17, (4, 6))
+    [x] = drawn_arrays(17, (4, 6))
     yield Case("four positions", (p, x))
     yield Case("a mask", (p, x), {"mask": np.tri(4) > 0})
-    [x] = _normal(18, (2, 3, 6))
+    [x] = drawn_arrays(18, (2, 3, 6))
     mask = np.array([[[1, 1, 0]], [[1, 1, 1]]]) > 0
     yield Case("a batch, and a mask for each entry", (p, x), {"mask": mask})
 
@@ -895,11 +891,11 @@ PADDING = _asked(
 
 def _cross_cases() -> Iterator[Case]:
     p = _parameters(19, 6, 2)
-    x, context = _normal(20, (2, 4, 6), (2, 4, 6))
+    x, context = drawn_arrays(20, (2, 4, 6), (2, 4, 6))
     yield Case("sequences of one length", (p, x, context))
     mask = np.array([[[1, 1, 0, 0]], [[1, 1, 1, 1]]]) > 0
     yield Case("a padded context", (p, x, context), {"mask": mask})
-    x, context = _normal(19, (3, 6), (5, 6))
+    x, context = drawn_arrays(19, (3, 6), (5, 6))
     yield Case("three positions and a context of five", (p, x, context))
 
 
