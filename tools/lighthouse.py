@@ -18,6 +18,7 @@ import gzip
 import http.server
 import json
 import os
+import re
 import shlex
 import shutil
 import statistics
@@ -36,12 +37,24 @@ TIMES = {
     "cumulative-layout-shift": "layout shift",
     "total-byte-weight": "bytes",
 }
-PAGES = [
-    "book/index.html",
-    "notebooks/22_routing.html",
-    "notebooks/05_multi_head.html",
-    "notebooks/14_end_to_end.html",
-]
+FRONT = "book/index.html"
+HEAVIEST = 3
+
+
+def usual_pages(folder: Path) -> list[str]:
+    """The front page, and the chapters whose own files are the most to load: what all pages share is the same for all."""
+
+    def weight(page: Path) -> int:
+        text = page.read_bytes()
+        images = set(re.findall(rb'src="([^":]+_images/[^"]+)"', text))
+        files = [page.parent / image.decode() for image in images]
+        return len(gzip.compress(text, 6)) + sum(
+            file.stat().st_size for file in files
+        )
+
+    chapters = sorted((folder / "notebooks").glob("*.html"), key=weight)
+    names = [page.relative_to(folder).as_posix() for page in chapters]
+    return [FRONT, *names[: -HEAVIEST - 1 : -1]]
 
 
 class Packed(http.server.SimpleHTTPRequestHandler):
@@ -129,7 +142,11 @@ def table(stored: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("pages", nargs="*", default=PAGES)
+    parser.add_argument(
+        "pages",
+        nargs="*",
+        help="default: the front page, the heaviest chapters",
+    )
     parser.add_argument("--folder", type=Path, default=ROOT / "_build/html")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--lighthouse", default="npx lighthouse@12.2.3")
@@ -150,7 +167,7 @@ def main() -> None:
     ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         home = f"http://127.0.0.1:{server.server_port}/"
-        for page in options.pages:
+        for page in options.pages or usual_pages(options.folder):
             for kind in ("phone", "desktop"):
                 runs = [
                     measure(command, home + page, kind)
