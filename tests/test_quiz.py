@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -182,6 +183,85 @@ def test_explanations_point_to_places_that_exist(question):
             pages.add(PLACES[name].page)
     # At least one leads into the chapter that the question is from.
     assert f"notebooks/{question.chapter}" in pages
+
+
+LEVEL = re.compile(r"^(#+)[ \t]+(.*?)[ \t]*$", re.MULTILINE)
+# What these print is the source of a function, or the verdict on an answer that is not there yet.
+RUNS_NOTHING = ("show_source(", "check(")
+
+
+def sections_that_run(path):
+    """The sections of a notebook in which a cell prints or draws something, a cell of a section within it too."""
+    found, seen, around = set(), set(), []
+    for cell in quiz_files.cells(path):
+        source = quiz_files.joined(cell["source"])
+        if cell["cell_type"] == "markdown":
+            prose = quiz_files.FENCE.sub("", source)
+            for marks, title in LEVEL.findall(prose):
+                name = f"{path.stem}#{quiz_files.anchor_of(title)}"
+                around = [one for one in around if one[0] < len(marks)]
+                # Of two sections with one title the first has the name.
+                around.append((len(marks), "" if name in seen else name))
+                seen.add(name)
+        elif cell.get("outputs") and not source.startswith(RUNS_NOTHING):
+            found |= {name for level, name in around if level > 1}
+    return found - {""}
+
+
+RUNNING = set().union(
+    *map(sections_that_run, (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+)
+
+
+def shows(name):
+    """Whether a place shows by running, drawing or trying: a figure, an exercise, a section with an output."""
+    kind = PLACES[name].kind
+    return kind in ("Figure", "Exercise") or name in RUNNING
+
+
+@every_question
+def test_a_wrong_option_leads_to_a_statement_and_to_what_shows_it(question):
+    missing = []
+    for letter, option in zip(QUIZ.LETTERS, question.options, strict=False):
+        if option.right:
+            continue
+        if not any(name.startswith(QUIZ.BLOCKS) for name in option.see):
+            missing.append(f"{letter}: no statement, {option.see}")
+        if not any(map(shows, option.see)):
+            missing.append(f"{letter}: nothing that shows it, {option.see}")
+    assert not missing, "\n".join(missing)
+
+
+def test_a_section_runs_if_a_cell_of_it_or_within_it_does(tmp_path):
+    def text(source):
+        return {"cell_type": "markdown", "source": source}
+
+    def code(source, *outputs):
+        return {
+            "cell_type": "code",
+            "source": source,
+            "outputs": [*outputs],
+        }
+
+    cells = [
+        text("# A chapter\n\n## The *outer* one\n\n### Inner\n"),
+        text("```python\n## No section\n```\n"),
+        code("print(1)", "1"),
+        text("### Listed\n"),
+        code("show_source(f)", "def f"),
+        text("## Prose\n\n## Silent\n"),
+        code("x = 1"),
+        text("## Exercises\n"),
+        code('check("ex-one", ...)', "No answer yet"),
+        text("## Prose\n"),
+        code("print(2)", "2"),
+    ]
+    path = tmp_path / "01_one.ipynb"
+    path.write_text(json.dumps({"cells": cells}), "utf8")
+    assert sections_that_run(path) == {
+        "01_one#the-outer-one",
+        "01_one#inner",
+    }
 
 
 def test_places_are_found_in_sources_and_nothing_else_is(tmp_path):

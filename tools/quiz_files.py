@@ -68,6 +68,11 @@ def first_sentence(caption: str) -> str:
     return re.split(r"(?<=[.?!])\s", caption.strip())[0].rstrip(".")
 
 
+def anchor_of(title: str) -> str:
+    """The anchor that Sphinx gives a section of this title."""
+    return make_id(re.sub(r"[$`*]", "", title))
+
+
 def places_in(page: str, text: str) -> dict[str, Place]:
     """The sections and the blocks with a label of a page's Markdown; sections as ``02_attention#the-definition``."""
     prose = FENCE.sub("", text)
@@ -76,7 +81,7 @@ def places_in(page: str, text: str) -> dict[str, Place]:
         return {}
     found = {}
     for title in titles:
-        anchor = make_id(re.sub(r"[$`*]", "", title))
+        anchor = anchor_of(title)
         name = f"{page.rsplit('/', 1)[-1]}#{anchor}"
         found.setdefault(
             name, Place(page, anchor, "Section", title, titles[0])
