@@ -95,6 +95,7 @@ EXERCISES = (
         "ex-attention-hand",
         "by hand",
         (2,),
+        1,
         _fifth,
         (
             Mistake(
@@ -125,11 +126,12 @@ EXERCISES = (
         axes=("D_v",),
         tolerance=1e-3,
     ),
-    Exercise("ex-attention-constant", "prove", (3,)),
+    Exercise("ex-attention-constant", "prove", (3,), 1),
     Exercise(
         "ex-attention-hard",
         "measure",
         (2, 3),
+        1,
         _hard,
         (
             Mistake(
@@ -149,6 +151,7 @@ EXERCISES = (
         "ex-attention-blend",
         "implement",
         (1, 2),
+        2,
         _blend,
         (
             Mistake(
@@ -183,6 +186,7 @@ EXERCISES = (
         "ex-attention-axis",
         "break it",
         (1, 4),
+        2,
         lambda: ("no", "yes", "no", "yes"),
         (
             Mistake(

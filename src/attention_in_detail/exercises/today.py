@@ -114,6 +114,7 @@ EXERCISES = (
         "ex-today-hand",
         "by hand",
         (2,),
+        2,
         _bytes,
         (
             Mistake(
@@ -144,6 +145,7 @@ EXERCISES = (
         "ex-today-step",
         "implement",
         (1,),
+        1,
         _step,
         (
             Mistake(
@@ -172,6 +174,7 @@ EXERCISES = (
         "ex-today-share",
         "implement",
         (2,),
+        2,
         _shared,
         (
             Mistake(
@@ -198,6 +201,7 @@ EXERCISES = (
         "ex-today-break",
         "break it",
         (1, 3),
+        2,
         lambda: ("no", "no", "no", "yes"),
         (
             Mistake(
@@ -225,6 +229,7 @@ EXERCISES = (
         "ex-today-half",
         "by hand",
         (4,),
+        1,
         _half,
         (
             Mistake(
@@ -242,11 +247,12 @@ EXERCISES = (
         ),
         tolerance=1e-3,
     ),
-    Exercise("ex-today-prove", "prove", (4,)),
+    Exercise("ex-today-prove", "prove", (4,), 2),
     Exercise(
         "ex-today-reach",
         "measure",
         (4,),
+        1,
         lambda: LAYERS * BEFORE,
         (
             Mistake(
