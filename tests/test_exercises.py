@@ -27,6 +27,7 @@ from attention_in_detail.exercises import (
     routing,
 )
 from attention_in_detail.exercises.judging import (
+    DIFFICULTIES,
     NO_ANSWER,
     NOT_JUDGED,
     describe,
@@ -121,8 +122,34 @@ def test_the_exercises_of_a_chapter_cover_its_goals(chapter):
 
 
 @each_chapter
+def test_the_exercises_of_a_chapter_differ_in_difficulty(chapter):
+    """One number for all would tell nobody where to begin."""
+    assert len({one.difficulty for one in exercises_of(chapter)}) >= 2
+
+
+@pytest.mark.parametrize("difficulty", [-1, 0, 4, True])
+def test_a_difficulty_that_is_none_is_one_clear_error(difficulty):
+    words = f"difficulty of 'ex-d' must be 1, 2 or 3, not {difficulty!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        Exercise("ex-d", "by hand", (1,), difficulty)
+
+
+def test_how_to_use_says_what_each_difficulty_means():
+    page = (ROOT / "book/how_to_use.md").read_text("utf8")
+    [section] = re.findall(
+        r"^Exercises\n: (.*?)\n\n(?=\S)", page, re.DOTALL | re.MULTILINE
+    )
+    meanings = re.findall(
+        r"\b\d: [^.]+\.", " ".join(Exercise.__doc__.split())
+    )
+    assert [int(one[0]) for one in meanings] == list(DIFFICULTIES)
+    for words in (*meanings, "a hint", "`check`"):
+        assert words in " ".join(section.split())
+
+
+@each_chapter
 def test_the_page_and_the_module_list_the_same(chapter):
-    """In the same order, with level, goals, a hint and, where there is something to judge, the cell that judges it."""
+    """In the same order, with level, goals, difficulty, a hint and, where something is judged, the cell that does it."""
     page = text(chapter)
     blocks = re.findall(
         r":::\{exercise\} .*\n:label: (\S+)\n\n(.*)\n", page
@@ -132,7 +159,10 @@ def test_the_page_and_the_module_list_the_same(chapter):
     for one, (_, first) in zip(found, blocks, strict=True):
         goals = " and ".join(map(str, one.goals))
         name = "goal" if len(one.goals) == 1 else "goals"
-        assert first == f"*{one.level.capitalize()}, {name} {goals}.*"
+        hard = f"difficulty {one.difficulty} of {len(DIFFICULTIES)}"
+        assert (
+            first == f"*{one.level.capitalize()}, {name} {goals}, {hard}.*"
+        )
     hints = re.findall(
         r":::\{admonition\} Hint for .*\n:class: dropdown hint\n", page
     )
@@ -308,6 +338,7 @@ ASKED = Exercise(
     "ex-small",
     "by hand",
     (1,),
+    1,
     lambda: np.array([[1.0, 2, 3], [4, 5, 7]]),
     (Mistake(lambda: np.zeros((2, 3)), "All zero."),),
     axes=("T", "S"),
@@ -325,7 +356,7 @@ def told(answer, exercise=ASKED):
 def small(wanted, **more):
     """An exercise that asks for these numbers."""
     return Exercise(
-        "ex-small", "by hand", (1,), lambda: np.asarray(wanted), **more
+        "ex-small", "by hand", (1,), 1, lambda: np.asarray(wanted), **more
     )
 
 
@@ -375,7 +406,7 @@ def test_what_is_wrong_with_numbers_is_said(answer, words):
 
 def test_true_and_false_are_numbers_too():
     mask = np.tri(3, dtype=bool)
-    asked = Exercise("ex-mask", "implement", (1,), lambda: mask)
+    asked = Exercise("ex-mask", "implement", (1,), 1, lambda: mask)
     assert judge(asked, mask)
     assert judge(asked, mask.astype(int))
     assert "in another order along axis=0" in told(mask[::-1], asked)
@@ -634,7 +665,7 @@ def test_no_verdict_has_a_row_or_an_axis_that_may_be_the_next_one(chapter):
 
 
 def test_one_number():
-    asked = Exercise("ex-one", "by hand", (1,), lambda: 5.0)
+    asked = Exercise("ex-one", "by hand", (1,), 1, lambda: 5.0)
     assert judge(asked, 5)
     assert told(7, asked) == "The number is too large."
     assert told(3, asked) == "The number is too small."
@@ -650,7 +681,7 @@ def test_nothing_is_said_of_no_answer_and_of_a_proof():
     verdict = judge(ASKED, ...)
     assert (verdict.right, repr(verdict)) == (None, NO_ANSWER)
     assert not verdict
-    verdict = judge(Exercise("ex-p", "prove", (1,)), "because")
+    verdict = judge(Exercise("ex-p", "prove", (1,), 1), "because")
     assert (verdict.right, verdict.message) == (None, NOT_JUDGED)
 
 
@@ -658,6 +689,7 @@ WORDS = Exercise(
     "ex-words",
     "break it",
     (1,),
+    1,
     lambda: ("yes", "no", "no"),
     (Mistake(lambda: ("no", "no", "no"), "Never?"),),
     choices=("yes", "no"),
@@ -695,7 +727,7 @@ def test_what_is_wrong_with_words_is_said(answer, words):
 def test_words_may_come_in_any_form():
     assert judge(WORDS, (" Yes", "NO", "no "))
     one = Exercise(
-        "ex-w", "measure", (1,), lambda: "yes", choices=("yes", "no")
+        "ex-w", "measure", (1,), 1, lambda: "yes", choices=("yes", "no")
     )
     assert judge(one, "Yes")
     assert told("no", one) == "It is another one."
@@ -721,6 +753,7 @@ FUNCTION = Exercise(
     "ex-function",
     "implement",
     (1,),
+    1,
     doubled,
     (Mistake(lambda x: x, "As it was."),),
     cases=cases,
@@ -780,7 +813,7 @@ def test_a_right_function_is_right():
 def test_a_mistake_that_cannot_answer_is_no_answer_at_all():
     fragile = Mistake(lambda x: x.reshape(7), "Seven.")
     asked = Exercise(
-        "ex-f", "implement", (1,), doubled, (fragile,), cases=cases
+        "ex-f", "implement", (1,), 1, doubled, (fragile,), cases=cases
     )
     assert told(lambda x: np.empty(0), asked) != "With one row it stopped"
     assert judge(asked, doubled)

@@ -442,6 +442,7 @@ def test_functions_can_be_arguments_of_cases(monkeypatch):
         "ex-hard",
         "implement",
         (1,),
+        1,
         len,
         cases=lambda: [judging.Case("a lock", (threading.Lock(),))],
     )

@@ -126,6 +126,8 @@ def test_each_exercise_has_its_text_its_hint_and_a_cell_for_the_answer(
     told = text_of(made[chapter], "markdown")
     number = len(exercises_of(chapter))
     assert len(re.findall(r"^### Exercise [\d.]+: ", told, re.M)) == number
+    hard = r"^\*[A-Z].*, difficulty [123] of 3\.\*$"
+    assert len(re.findall(hard, told, re.M)) == number
     assert told.count("<summary>Hint for <em>") == number
     assert told.count("<details>") == told.count("</details>")
     assert "in place of the three dots" in told

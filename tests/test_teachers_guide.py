@@ -274,7 +274,12 @@ def test_chapters_exercises_and_needs_are_those_of_today():
     table = TOOL.kept(TEXT)
     assert list(table) == chapters()
     for chapter in CHAPTERS:
-        assert int(table[chapter][4]) == len(exercises_of(chapter))
+        found = exercises_of(chapter)
+        assert int(table[chapter][4]) == len(found)
+        each = [
+            sum(one.difficulty == n for one in found) for n in (1, 2, 3)
+        ]
+        assert table[chapter][5] == " · ".join(map(str, each))
 
 
 def test_numbers_come_from_where_they_are_stated(tmp_path):
@@ -297,7 +302,9 @@ def test_numbers_come_from_where_they_are_stated(tmp_path):
         )
     )
     texts = {
-        "01_one": "# One\n\nYou need nothing.\n\n:::{exercise} A\n:::\n\n::::{exercise} B\n::::",
+        "01_one": "# One\n\nYou need nothing.\n\n"
+        ":::{exercise} A\n\n*Prove, goal 1, difficulty 3 of 3.*\n:::\n\n"
+        "::::{exercise} B\n\n*Explain, goal 2, difficulty 1 of 3.*\n::::",
         "02_two": "# Two\n\nYou need {doc}`01_one` and {doc}`01_one`.",
         "91_end": "# End\n\nYou need {doc}`02_two` and {doc}`01_one`.",
     }
@@ -325,12 +332,12 @@ def test_numbers_come_from_where_they_are_stated(tmp_path):
     found = TOOL.filled(guide, TOOL.chapters(tmp_path, site))
     assert found == (
         "% The table, filled by tools/teachers_guide.py\n"
-        "| no. | chapter | to read | deck | tasks | needs |\n"
-        "|---|---|---|---|---|---|\n"
-        "| 1 | {doc}`../notebooks/01_one` | 10 | 45 | 2 |  |\n"
-        "| 3 | {doc}`../notebooks/02_two` | 1005 | – | 0 | 1 |\n"
-        "|  | {doc}`../notebooks/91_end` | – | – | 0 | 1, 3 |\n"
-        "| | **all** | **1,015** | **45** | **2** | |\n\n"
+        "| no. | chapter | to read | deck | tasks | 1 · 2 · 3 | needs |\n"
+        "|---|---|---|---|---|---|---|\n"
+        "| 1 | {doc}`../notebooks/01_one` | 10 | 45 | 2 | 1 · 0 · 1 |  |\n"
+        "| 3 | {doc}`../notebooks/02_two` | 1005 | – | 0 | 0 · 0 · 0 | 1 |\n"
+        "|  | {doc}`../notebooks/91_end` | – | – | 0 | 0 · 0 · 0 | 1, 3 |\n"
+        "| | **all** | **1,015** | **45** | **2** | **1 · 0 · 1** | |\n\n"
         "Read before: {doc}`../notebooks/01_one` and {doc}`../notebooks/02_two`, about 1015 minutes.\n"
         "Read before: {doc}`../notebooks/91_end`, about 7 minutes.\n"
     )

@@ -91,6 +91,7 @@ EXERCISES = (
         "ex-attention-hand",
         "by hand",
         (2,),
+        1,
         _fifth,
         (
             Mistake(
@@ -121,11 +122,12 @@ EXERCISES = (
         axes=("D_v",),
         tolerance=1e-3,
     ),
-    Exercise("ex-attention-constant", "prove", (3,)),
+    Exercise("ex-attention-constant", "prove", (3,), 1),
     Exercise(
         "ex-attention-hard",
         "measure",
         (2, 3),
+        1,
         _hard,
         (
             Mistake(
@@ -145,6 +147,7 @@ EXERCISES = (
         "ex-attention-blend",
         "implement",
         (1, 2),
+        2,
         _blend,
         (
             Mistake(
@@ -179,6 +182,7 @@ EXERCISES = (
         "ex-attention-axis",
         "break it",
         (1, 4),
+        2,
         lambda: ("no", "yes", "no", "yes"),
         (
             Mistake(

@@ -203,6 +203,7 @@ EXERCISES = (
         "ex-backward-tie",
         "by hand",
         (1,),
+        1,
         _pulls,
         (
             Mistake(
@@ -233,6 +234,7 @@ EXERCISES = (
         "ex-backward-keys",
         "implement",
         (2,),
+        2,
         _by_keys,
         (
             Mistake(
@@ -278,12 +280,13 @@ EXERCISES = (
         axes=("S", "D_k"),
         remark="(That no ready gradient is called, only you can see.)",
     ),
-    Exercise("ex-backward-scale", "prove", (2, 3)),
-    Exercise("ex-backward-shift", "prove", (2,)),
+    Exercise("ex-backward-scale", "prove", (2, 3), 2),
+    Exercise("ex-backward-shift", "prove", (2,), 3),
     Exercise(
         "ex-backward-notice",
         "break it",
         (3,),
+        2,
         _noticed,
         (
             Mistake(
@@ -315,6 +318,7 @@ EXERCISES = (
         "ex-backward-step",
         "measure",
         (3,),
+        2,
         _best,
         (
             Mistake(
@@ -360,6 +364,7 @@ EXERCISES = (
         "ex-backward-price",
         "by hand",
         (4,),
+        1,
         _price,
         (
             Mistake(

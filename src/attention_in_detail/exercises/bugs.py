@@ -295,6 +295,7 @@ EXERCISES = (
         "ex-bugs-hand",
         "by hand",
         (1,),
+        2,
         _merged,
         (
             Mistake(
@@ -320,6 +321,7 @@ EXERCISES = (
         "ex-bugs-which",
         "by hand",
         (1,),
+        2,
         _diagnoses,
         (
             Mistake(
@@ -355,6 +357,7 @@ EXERCISES = (
         "ex-bugs-empty",
         "measure",
         (1,),
+        2,
         _empty_rows,
         (
             Mistake(
@@ -380,6 +383,7 @@ EXERCISES = (
         "ex-bugs-plant",
         "implement",
         (2,),
+        1,
         FLAT,
         (
             Mistake(
@@ -406,6 +410,7 @@ EXERCISES = (
         "ex-bugs-own",
         "break it",
         (2, 3),
+        2,
         _noticed,
         (
             Mistake(
@@ -427,6 +432,7 @@ EXERCISES = (
         "ex-bugs-test",
         "implement",
         (3,),
+        2,
         _notices(2, 3),
         (
             Mistake(
@@ -472,5 +478,5 @@ EXERCISES = (
         ),
         cases=_candidates,
     ),
-    Exercise("ex-bugs-kind", "explain", (3,)),
+    Exercise("ex-bugs-kind", "explain", (3,), 3),
 )

@@ -173,6 +173,7 @@ EXERCISES = (
         "ex-collapse-hand",
         "by hand",
         (2,),
+        3,
         lambda: np.sqrt(np.arctanh(1 / GAINS)),
         (
             Mistake(
@@ -200,6 +201,7 @@ EXERCISES = (
         "ex-collapse-bound",
         "by hand",
         (2,),
+        1,
         lambda: _bound(3.0**LAYERS),
         (
             Mistake(
@@ -230,6 +232,7 @@ EXERCISES = (
         "ex-collapse-measure",
         "implement",
         (1,),
+        2,
         relative_residual,
         (
             Mistake(
@@ -270,6 +273,7 @@ EXERCISES = (
         "ex-collapse-follow",
         "measure",
         (1, 3),
+        2,
         lambda: _log(_followed()),
         (
             Mistake(
@@ -319,6 +323,7 @@ EXERCISES = (
         "ex-collapse-window",
         "measure",
         (1, 4),
+        1,
         lambda: _log(_windows()),
         (
             Mistake(
@@ -349,6 +354,7 @@ EXERCISES = (
         "ex-collapse-parts",
         "by hand",
         (4,),
+        2,
         _kept,
         (
             Mistake(
@@ -377,5 +383,5 @@ EXERCISES = (
         axes=("answer",),
         tolerance=1e-3,
     ),
-    Exercise("ex-collapse-frozen", "prove", (2,)),
+    Exercise("ex-collapse-frozen", "prove", (2,), 3),
 )

@@ -90,6 +90,7 @@ EXERCISES = (
         "ex-compatibility-double",
         "by hand",
         (1,),
+        1,
         _doubled,
         (
             Mistake(
@@ -120,6 +121,7 @@ EXERCISES = (
         "ex-compatibility-tie",
         "by hand",
         (3,),
+        2,
         _of_rows(lambda row: np.linalg.norm(softmax_jacobian(row))),
         (
             Mistake(
@@ -146,6 +148,7 @@ EXERCISES = (
         "ex-compatibility-signs",
         "measure",
         (2,),
+        2,
         _of_bits,
         (
             Mistake(
@@ -172,11 +175,12 @@ EXERCISES = (
         axes=("mean or variance",),
         tolerance=1e-3,
     ),
-    Exercise("ex-compatibility-shift", "prove", (1,)),
+    Exercise("ex-compatibility-shift", "prove", (1,), 2),
     Exercise(
         "ex-compatibility-temperature",
         "implement",
         (4,),
+        1,
         _at,
         (
             Mistake(
@@ -207,6 +211,7 @@ EXERCISES = (
         "ex-compatibility-half",
         "break it",
         (4,),
+        2,
         lambda: [_plain_in_half(row) for row in HALF],
         (
             Mistake(

@@ -243,6 +243,7 @@ EXERCISES = (
         "ex-cost-pairs",
         "by hand",
         (1,),
+        2,
         lambda: _pairs(int(union_of_masks(NEAR, TO_ALL).sum())),
         (
             *(
@@ -263,6 +264,7 @@ EXERCISES = (
         "ex-cost-cross",
         "by hand",
         (1, 2),
+        1,
         _crossings,
         (
             Mistake(
@@ -301,11 +303,12 @@ EXERCISES = (
         ),
         axes=("answer",),
     ),
-    Exercise("ex-cost-proof", "prove", (1,)),
+    Exercise("ex-cost-proof", "prove", (1,), 3),
     Exercise(
         "ex-cost-written",
         "implement",
         (1,),
+        2,
         _by_products,
         (
             Mistake(
@@ -349,6 +352,7 @@ EXERCISES = (
         "ex-cost-arrived",
         "measure",
         (2,),
+        1,
         _arrived,
         (
             Mistake(
@@ -373,6 +377,7 @@ EXERCISES = (
         "ex-cost-random",
         "measure",
         (3,),
+        2,
         _layers,
         (
             Mistake(
@@ -401,6 +406,7 @@ EXERCISES = (
         "ex-cost-guess",
         "by hand",
         (3,),
+        1,
         lambda: [_share(OPEN), _needed()],
         (
             Mistake(
@@ -439,6 +445,7 @@ EXERCISES = (
         "ex-cost-features",
         "break it",
         (3,),
+        1,
         _two_rows,
         (
             Mistake(
@@ -466,6 +473,7 @@ EXERCISES = (
         "ex-cost-arena",
         "explain",
         (4,),
+        1,
         _beaten,
         (
             Mistake(
@@ -492,6 +500,7 @@ EXERCISES = (
         "ex-cost-says",
         "explain",
         (4,),
+        1,
         lambda: ("yes", "no", "no", "yes", "no"),
         (
             Mistake(

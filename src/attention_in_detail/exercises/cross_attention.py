@@ -158,6 +158,7 @@ EXERCISES = (
         "ex-cross-attention-hand",
         "by hand",
         (2, 3),
+        2,
         _masked,
         (
             Mistake(
@@ -184,6 +185,7 @@ EXERCISES = (
         "ex-cross-attention-pair",
         "by hand",
         (2,),
+        3,
         _strength,
         (
             Mistake(
@@ -213,11 +215,12 @@ EXERCISES = (
         ),
         tolerance=1e-3,
     ),
-    Exercise("ex-cross-attention-after", "prove", (3,)),
+    Exercise("ex-cross-attention-after", "prove", (3,), 2),
     Exercise(
         "ex-cross-attention-own",
         "implement",
         (1, 3),
+        2,
         _cross,
         (
             Mistake(
@@ -309,6 +312,7 @@ EXERCISES = (
         "ex-cross-attention-tests",
         "break it",
         (4,),
+        1,
         _seen,
         (
             Mistake(

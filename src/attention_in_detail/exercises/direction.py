@@ -128,6 +128,7 @@ EXERCISES = (
         "ex-direction-hand",
         "by hand",
         (1,),
+        1,
         _turned,
         (
             Mistake(
@@ -167,6 +168,7 @@ EXERCISES = (
         "ex-direction-share",
         "implement",
         (1,),
+        1,
         _part_over(),
         (
             Mistake(
@@ -197,6 +199,7 @@ EXERCISES = (
         "ex-direction-fall",
         "by hand",
         (2, 3),
+        1,
         _fall,
         (
             Mistake(
@@ -222,6 +225,7 @@ EXERCISES = (
         "ex-direction-break",
         "break it",
         (2,),
+        3,
         _balanced,
         (
             Mistake(
@@ -251,6 +255,7 @@ EXERCISES = (
         "ex-direction-variants",
         "explain",
         (2, 3),
+        3,
         lambda: ("yes", "no", "no", "yes", "no", "yes"),
         (
             Mistake(
@@ -280,6 +285,7 @@ EXERCISES = (
         "ex-direction-chance",
         "measure",
         (4,),
+        2,
         _beside_chance,
         (
             Mistake(
@@ -306,5 +312,5 @@ EXERCISES = (
         axes=("answer",),
         tolerance=1e-3,
     ),
-    Exercise("ex-direction-gauge", "prove", (1, 2)),
+    Exercise("ex-direction-gauge", "prove", (1, 2), 3),
 )

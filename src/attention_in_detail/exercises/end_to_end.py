@@ -231,6 +231,7 @@ EXERCISES = (
         "ex-end-to-end-count",
         "by hand",
         (1,),
+        2,
         lambda: [_count(), _count()],
         (
             Mistake(
@@ -281,6 +282,7 @@ EXERCISES = (
         "ex-end-to-end-loss",
         "by hand",
         (2,),
+        1,
         lambda: _losses()[REAL].mean(),
         (
             Mistake(
@@ -320,6 +322,7 @@ EXERCISES = (
         "ex-end-to-end-write",
         "implement",
         (3,),
+        2,
         _write,
         (
             Mistake(
@@ -350,6 +353,7 @@ EXERCISES = (
         "ex-end-to-end-beam",
         "by hand",
         (3,),
+        1,
         _beams,
         (
             Mistake(
@@ -379,6 +383,7 @@ EXERCISES = (
         "ex-end-to-end-score",
         "implement",
         (4,),
+        1,
         _score,
         (
             Mistake(
@@ -404,11 +409,12 @@ EXERCISES = (
         ),
         cases=_score_cases,
     ),
-    Exercise("ex-end-to-end-one-pass", "prove", (2, 3)),
+    Exercise("ex-end-to-end-one-pass", "prove", (2, 3), 3),
     Exercise(
         "ex-end-to-end-silence",
         "break it",
         (4,),
+        3,
         _silenced,
         (
             Mistake(

@@ -125,6 +125,7 @@ EXERCISES = (
         "ex-fast-hand",
         "by hand",
         (3,),
+        1,
         lambda: _read(np.outer(MISSING, FIRST)),
         (
             Mistake(
@@ -157,6 +158,7 @@ EXERCISES = (
         "ex-fast-all",
         "implement",
         (1,),
+        2,
         _all,
         (
             Mistake(
@@ -189,6 +191,7 @@ EXERCISES = (
         "ex-fast-least",
         "by hand",
         (2, 4),
+        1,
         _least,
         (
             Mistake(
@@ -219,6 +222,7 @@ EXERCISES = (
         "ex-fast-test",
         "break it",
         (1, 4),
+        2,
         lambda: ("no", "yes", "no", "no"),
         (
             Mistake(
@@ -248,6 +252,7 @@ EXERCISES = (
         "ex-fast-passes",
         "measure",
         (2, 3),
+        2,
         lambda: _passes(_delta),
         (
             Mistake(
@@ -271,5 +276,5 @@ EXERCISES = (
         tolerance=2e-3,
         remark="With more pairs than columns, no number of passes reaches the best matrix.",
     ),
-    Exercise("ex-fast-gradient", "prove", (3,)),
+    Exercise("ex-fast-gradient", "prove", (3,), 2),
 )

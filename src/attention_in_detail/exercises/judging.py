@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "DIFFICULTIES",
     "FORMS",
     "LEVELS",
     "Case",
@@ -34,6 +35,9 @@ __all__ = [
 
 #: What an exercise asks for, in the order in which a reader usually meets them.
 LEVELS = ("by hand", "explain", "prove", "measure", "implement", "break it")
+
+#: How hard an exercise is, counted without its hint; ``Exercise`` says what each number means.
+DIFFICULTIES = (1, 2, 3)
 
 #: What an answer can be: nothing that a machine could judge, numbers, words to choose from, a function.
 FORMS = ("open", "numbers", "words", "function")
@@ -84,6 +88,8 @@ class Exercise:
         label: the label of the exercise on its page.
         level: one of ``LEVELS``.
         goals: the objectives of the chapter that it serves, counted from 1.
+        difficulty: one of ``DIFFICULTIES``. 1: one step, which follows from the page at once, a few minutes. 2: several
+            steps, or one idea. 3: needs an idea of your own, or joins several sections.
         right: makes the right answer: takes nothing and returns a value, or is the right function itself where
             ``cases`` are given. None: nothing that a machine could judge.
         mistakes: wrong answers that are recognized.
@@ -94,11 +100,15 @@ class Exercise:
             may be. Unless it is more than ``TOLERANCE``, whole numbers must be met whatever their size.
         open_length: how many rows there are is a part of the answer, and no verdict says it.
         remark: what to say to a right answer.
+
+    Raises:
+        ValueError: if the difficulty is none of the three.
     """
 
     label: str
     level: str
     goals: tuple[int, ...]
+    difficulty: int
     right: Callable[..., Any] | None = None
     mistakes: tuple[Mistake, ...] = ()
     cases: Callable[[], Any] | None = None
@@ -107,6 +117,16 @@ class Exercise:
     tolerance: float = TOLERANCE
     remark: str = ""
     open_length: bool = False
+
+    def __post_init__(self) -> None:
+        # To Python True is 1, and it is in the tuple.
+        if (
+            type(self.difficulty) is not int
+            or self.difficulty not in DIFFICULTIES
+        ):
+            raise ValueError(
+                f"difficulty of {self.label!r} must be 1, 2 or 3, not {self.difficulty!r}"
+            )
 
     @property
     def form(self) -> str:

@@ -223,6 +223,7 @@ EXERCISES = (
         "ex-linear-hand",
         "by hand",
         (1,),
+        1,
         _table,
         (
             Mistake(
@@ -249,6 +250,7 @@ EXERCISES = (
         "ex-linear-stream",
         "implement",
         (1,),
+        2,
         _stream,
         (
             Mistake(
@@ -292,6 +294,7 @@ EXERCISES = (
         "ex-linear-hides",
         "break it",
         (1,),
+        2,
         _shown,
         (
             Mistake(
@@ -313,6 +316,7 @@ EXERCISES = (
         "ex-linear-log",
         "implement",
         (2,),
+        3,
         _merged,
         (
             Mistake(
@@ -335,11 +339,12 @@ EXERCISES = (
         cases=_merge_cases,
         axes=("T", "D_v"),
     ),
-    Exercise("ex-linear-inverse", "explain", (2,)),
+    Exercise("ex-linear-inverse", "explain", (2,), 3),
     Exercise(
         "ex-linear-bytes",
         "by hand",
         (3,),
+        2,
         _intensities,
         (
             Mistake(
@@ -385,6 +390,7 @@ EXERCISES = (
         "ex-linear-falls",
         "measure",
         (4,),
+        2,
         _squares,
         (
             Mistake(

@@ -219,6 +219,7 @@ EXERCISES = (
         "ex-mask-hand",
         "by hand",
         (1,),
+        2,
         _window,
         (
             Mistake(
@@ -253,6 +254,7 @@ EXERCISES = (
         "ex-mask-packed",
         "implement",
         (1,),
+        2,
         _packed,
         (
             Mistake(
@@ -287,6 +289,7 @@ EXERCISES = (
         "ex-mask-cache",
         "implement",
         (2,),
+        1,
         _newest(),
         (
             Mistake(
@@ -314,6 +317,7 @@ EXERCISES = (
         "ex-mask-left",
         "implement",
         (1, 3),
+        2,
         _cured,
         (
             Mistake(
@@ -344,6 +348,7 @@ EXERCISES = (
         "ex-mask-true",
         "break it",
         (3, 4),
+        2,
         lambda: ("past", "past", "future", "past", "nan"),
         (
             Mistake(
@@ -369,6 +374,7 @@ EXERCISES = (
         "ex-mask-test",
         "implement",
         (4,),
+        3,
         _test,
         (
             Mistake(
@@ -393,5 +399,5 @@ EXERCISES = (
         ),
         cases=_test_cases,
     ),
-    Exercise("ex-mask-reach", "prove", (1,)),
+    Exercise("ex-mask-reach", "prove", (1,), 3),
 )

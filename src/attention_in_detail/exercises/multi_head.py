@@ -118,6 +118,7 @@ EXERCISES = (
         "ex-multi-head-hand",
         "by hand",
         (1,),
+        2,
         _row_of_on,
         (
             Mistake(
@@ -144,6 +145,7 @@ EXERCISES = (
         "ex-multi-head-harmless",
         "break it",
         (2,),
+        3,
         _harmless,
         (
             Mistake(
@@ -166,11 +168,12 @@ EXERCISES = (
         axes=("pair", "T or h"),
         open_length=True,
     ),
-    Exercise("ex-multi-head-order", "prove", (3,)),
+    Exercise("ex-multi-head-order", "prove", (3,), 2),
     Exercise(
         "ex-multi-head-split",
         "implement",
         (2,),
+        1,
         split_heads,
         (
             Mistake(
@@ -202,6 +205,7 @@ EXERCISES = (
         "ex-multi-head-count",
         "by hand",
         (4,),
+        1,
         _counts,
         (
             Mistake(

@@ -91,6 +91,7 @@ EXERCISES = (
         "ex-notation-hand",
         "by hand",
         (2, 3),
+        1,
         _shares,
         (
             Mistake(
@@ -121,6 +122,7 @@ EXERCISES = (
         "ex-notation-break",
         "break it",
         (1, 4),
+        2,
         lambda: ("error", "silent", "silent"),
         (
             Mistake(
@@ -139,11 +141,12 @@ EXERCISES = (
         choices=("error", "silent"),
         remark="The silent ones are dangerous: numbers worked out by hand catch them.",
     ),
-    Exercise("ex-notation-shift", "prove", (3,)),
+    Exercise("ex-notation-shift", "prove", (3,), 2),
     Exercise(
         "ex-notation-softmax",
         "implement",
         (3, 4),
+        2,
         _rowwise,
         (
             Mistake(
@@ -179,6 +182,7 @@ EXERCISES = (
         "ex-notation-stack",
         "by hand",
         (1, 4),
+        1,
         _stack_shape,
         (
             Mistake(

@@ -70,6 +70,7 @@ EXERCISES = (
         "ex-parallel-crossing",
         "by hand",
         (3,),
+        1,
         _really_crossing,
         (
             Mistake(
@@ -90,6 +91,7 @@ EXERCISES = (
         "ex-parallel-bytes",
         "by hand",
         (3,),
+        1,
         _bytes,
         (
             Mistake(
@@ -114,11 +116,12 @@ EXERCISES = (
             ),
         ),
     ),
-    Exercise("ex-parallel-chain", "explain", (1,)),
+    Exercise("ex-parallel-chain", "explain", (1,), 2),
     Exercise(
         "ex-parallel-spread",
         "implement",
         (2,),
+        1,
         _spread,
         (
             Mistake(
@@ -141,6 +144,7 @@ EXERCISES = (
         "ex-parallel-faster",
         "measure",
         (4,),
+        1,
         _faster,
         (
             Mistake(
@@ -161,6 +165,7 @@ EXERCISES = (
         "ex-parallel-tells",
         "explain",
         (4,),
+        1,
         lambda: ("count", "clock", "count", "clock"),
         (
             Mistake(

@@ -209,6 +209,7 @@ EXERCISES = (
         "ex-processes-spoiled",
         "break it",
         (1,),
+        2,
         _spoiled,
         (
             Mistake(
@@ -230,11 +231,12 @@ EXERCISES = (
         ),
         choices=("output", "gradient", "both", "neither"),
     ),
-    Exercise("ex-processes-bias", "prove", (1,)),
+    Exercise("ex-processes-bias", "prove", (1,), 2),
     Exercise(
         "ex-processes-merge",
         "by hand",
         (2,),
+        1,
         _parts_and_whole,
         (
             Mistake(
@@ -262,6 +264,7 @@ EXERCISES = (
         "ex-processes-mask",
         "implement",
         (2,),
+        2,
         _block_mask,
         (
             Mistake(
@@ -306,6 +309,7 @@ EXERCISES = (
         "ex-processes-balance",
         "measure",
         (2,),
+        3,
         lambda: _open_pairs(_from_both_ends),
         (
             Mistake(
@@ -336,6 +340,7 @@ EXERCISES = (
         "ex-processes-count",
         "by hand",
         (3,),
+        2,
         _bytes,
         (
             Mistake(
@@ -369,6 +374,7 @@ EXERCISES = (
         "ex-processes-enough",
         "by hand",
         (4,),
+        1,
         _enough,
         (
             Mistake(

@@ -130,6 +130,7 @@ EXERCISES = (
         "ex-pruning-hand",
         "by hand",
         (3,),
+        2,
         _gate_values,
         (
             Mistake(
@@ -156,6 +157,7 @@ EXERCISES = (
         "ex-pruning-gate",
         "implement",
         (1,),
+        1,
         _gated,
         (
             Mistake(
@@ -192,6 +194,7 @@ EXERCISES = (
         "ex-pruning-slopes",
         "implement",
         (2,),
+        2,
         _importance,
         (
             Mistake(
@@ -222,6 +225,7 @@ EXERCISES = (
         "ex-pruning-shows",
         "explain",
         (3,),
+        2,
         lambda: ("shown", "not shown", "shown", "not shown", "shown"),
         (
             Mistake(
@@ -264,6 +268,7 @@ EXERCISES = (
         "ex-pruning-spare",
         "measure",
         (4,),
+        1,
         _spared,
         (
             Mistake(
@@ -289,5 +294,5 @@ EXERCISES = (
         ),
         axes=("model", "kind"),
     ),
-    Exercise("ex-pruning-prove", "prove", (2,)),
+    Exercise("ex-pruning-prove", "prove", (2,), 3),
 )

@@ -142,6 +142,7 @@ EXERCISES = (
         "ex-rank-hand",
         "by hand",
         (1,),
+        2,
         _ranks,
         (
             Mistake(
@@ -175,6 +176,7 @@ EXERCISES = (
         "ex-rank-sharp",
         "measure",
         (1, 2),
+        2,
         lambda: np.array([*_sharper(), _winners()]),
         (
             Mistake(
@@ -214,6 +216,7 @@ EXERCISES = (
         "ex-rank-pool",
         "implement",
         (3,),
+        1,
         _pooled,
         (
             Mistake(
@@ -246,6 +249,7 @@ EXERCISES = (
         "ex-rank-order",
         "break it",
         (3,),
+        2,
         lambda: ("same", "same", "other", "other", "same"),
         (
             Mistake(
@@ -271,6 +275,7 @@ EXERCISES = (
         "ex-rank-width",
         "by hand",
         (4,),
+        3,
         lambda: np.array([_width(), CIRCLE]),
         (
             Mistake(
@@ -296,5 +301,5 @@ EXERCISES = (
         ),
         axes=("question",),
     ),
-    Exercise("ex-rank-proof", "prove", (4,)),
+    Exercise("ex-rank-proof", "prove", (4,), 3),
 )

@@ -203,6 +203,7 @@ EXERCISES = (
         "ex-real-hand",
         "by hand",
         (2,),
+        1,
         lambda: _masses(THREE_TOKENS, FIRST),
         (
             Mistake(
@@ -231,6 +232,7 @@ EXERCISES = (
         "ex-real-sizes",
         "by hand",
         (1,),
+        2,
         _sizes,
         (
             Mistake(
@@ -261,6 +263,7 @@ EXERCISES = (
         "ex-real-mass",
         "implement",
         (2,),
+        2,
         pattern_mass,
         (
             Mistake(
@@ -297,6 +300,7 @@ EXERCISES = (
         "ex-real-sep",
         "measure",
         (2, 3),
+        2,
         _asked(lambda i, j: j == 0 and i > 0),
         (
             Mistake(
@@ -324,6 +328,7 @@ EXERCISES = (
         "ex-real-picked",
         "break it",
         (2, 3),
+        2,
         _picked,
         (
             Mistake(
@@ -351,6 +356,7 @@ EXERCISES = (
         "ex-real-silence",
         "implement",
         (4,),
+        1,
         _silent,
         (
             Mistake(
@@ -381,5 +387,5 @@ EXERCISES = (
         cases=_silence_cases,
         axes=("h D_h", "D_out"),
     ),
-    Exercise("ex-real-nothing", "prove", (4,)),
+    Exercise("ex-real-nothing", "prove", (4,), 3),
 )

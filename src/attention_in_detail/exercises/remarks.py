@@ -39,6 +39,7 @@ EXERCISES = (
         "ex-remarks-which",
         "explain",
         (1,),
+        1,
         lambda: (
             "reordered",
             "something else",
@@ -92,6 +93,7 @@ EXERCISES = (
         "ex-remarks-twice",
         "by hand",
         (1,),
+        2,
         _copied,
         (
             Mistake(
@@ -115,11 +117,12 @@ EXERCISES = (
         ),
         tolerance=1e-3,
     ),
-    Exercise("ex-remarks-clock", "prove", (2, 3)),
+    Exercise("ex-remarks-clock", "prove", (2, 3), 2),
     Exercise(
         "ex-remarks-mask",
         "implement",
         (3,),
+        1,
         _numpy_mask,
         (
             Mistake(
@@ -146,6 +149,7 @@ EXERCISES = (
         "ex-remarks-order",
         "measure",
         (2, 3),
+        2,
         lambda: ("no", "yes", "yes", "no", "yes"),
         (
             Mistake(

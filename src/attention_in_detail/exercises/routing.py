@@ -191,6 +191,7 @@ EXERCISES = (
         "ex-routing-hand",
         "by hand",
         (1,),
+        1,
         _writes,
         (
             Mistake(
@@ -221,6 +222,7 @@ EXERCISES = (
         "ex-routing-circuits",
         "implement",
         (1,),
+        2,
         _circuits,
         (
             Mistake(
@@ -255,6 +257,7 @@ EXERCISES = (
         "ex-routing-same",
         "break it",
         (2,),
+        2,
         _kept,
         (
             Mistake(
@@ -280,6 +283,7 @@ EXERCISES = (
         "ex-routing-first",
         "break it",
         (3,),
+        2,
         lambda: _answers(ABCA),
         (
             Mistake(
@@ -302,6 +306,7 @@ EXERCISES = (
         "ex-routing-silence",
         "measure",
         (3,),
+        2,
         _silenced,
         (
             Mistake(
@@ -325,6 +330,7 @@ EXERCISES = (
         "ex-routing-proof",
         "explain",
         (4,),
+        3,
         lambda: ("yes", "no", "yes", "no", "no", "yes"),
         (
             Mistake(
@@ -350,5 +356,5 @@ EXERCISES = (
         ),
         choices=("yes", "no"),
     ),
-    Exercise("ex-routing-virtual", "prove", (1,)),
+    Exercise("ex-routing-virtual", "prove", (1,), 3),
 )

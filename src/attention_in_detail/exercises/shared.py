@@ -125,6 +125,7 @@ EXERCISES = (
         "ex-shared-count",
         "by hand",
         (1,),
+        1,
         _counts,
         (
             Mistake(
@@ -200,6 +201,7 @@ EXERCISES = (
         "ex-shared-scores",
         "implement",
         (1,),
+        2,
         _scores,
         (
             Mistake(
@@ -235,6 +237,7 @@ EXERCISES = (
         "ex-shared-start",
         "measure",
         (2,),
+        2,
         _starts,
         (
             Mistake(
@@ -265,6 +268,7 @@ EXERCISES = (
         "ex-shared-energy",
         "by hand",
         (3,),
+        1,
         _shares,
         (
             Mistake(
@@ -291,6 +295,7 @@ EXERCISES = (
         "ex-shared-rotation",
         "measure",
         (3,),
+        2,
         _rotations,
         (
             Mistake(
@@ -313,5 +318,5 @@ EXERCISES = (
         ),
         axes=("product",),
     ),
-    Exercise("ex-shared-rank", "prove", (3,)),
+    Exercise("ex-shared-rank", "prove", (3,), 2),
 )

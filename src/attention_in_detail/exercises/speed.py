@@ -140,6 +140,7 @@ EXERCISES = (
         "ex-speed-medians",
         "by hand",
         (1,),
+        1,
         _medians,
         (
             Mistake(
@@ -169,6 +170,7 @@ EXERCISES = (
         "ex-speed-spread",
         "implement",
         (1,),
+        1,
         _spread,
         (
             Mistake(
@@ -209,6 +211,7 @@ EXERCISES = (
         "ex-speed-drift",
         "break it",
         (1,),
+        2,
         _drift,
         (
             Mistake(
@@ -241,6 +244,7 @@ EXERCISES = (
         "ex-speed-told",
         "measure",
         (2,),
+        1,
         _told,
         (
             Mistake(
@@ -257,11 +261,12 @@ EXERCISES = (
         ),
         choices=("faster", "slower", "open"),
     ),
-    Exercise("ex-speed-floor", "explain", (2,)),
+    Exercise("ex-speed-floor", "explain", (2,), 3),
     Exercise(
         "ex-speed-exponent",
         "by hand",
         (3,),
+        1,
         _exponent,
         (
             Mistake(
@@ -299,6 +304,7 @@ EXERCISES = (
         "ex-speed-growth",
         "implement",
         (3,),
+        2,
         _growth,
         (
             Mistake(
@@ -330,6 +336,7 @@ EXERCISES = (
         "ex-speed-weights",
         "by hand",
         (3,),
+        1,
         _mib,
         (
             Mistake(

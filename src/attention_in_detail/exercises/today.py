@@ -110,6 +110,7 @@ EXERCISES = (
         "ex-today-hand",
         "by hand",
         (2,),
+        2,
         _bytes,
         (
             Mistake(
@@ -140,6 +141,7 @@ EXERCISES = (
         "ex-today-step",
         "implement",
         (1,),
+        1,
         _step,
         (
             Mistake(
@@ -168,6 +170,7 @@ EXERCISES = (
         "ex-today-share",
         "implement",
         (2,),
+        2,
         _shared,
         (
             Mistake(
@@ -194,6 +197,7 @@ EXERCISES = (
         "ex-today-break",
         "break it",
         (1, 3),
+        2,
         lambda: ("no", "no", "no", "yes"),
         (
             Mistake(
@@ -221,6 +225,7 @@ EXERCISES = (
         "ex-today-half",
         "by hand",
         (4,),
+        1,
         _half,
         (
             Mistake(
@@ -238,11 +243,12 @@ EXERCISES = (
         ),
         tolerance=1e-3,
     ),
-    Exercise("ex-today-prove", "prove", (4,)),
+    Exercise("ex-today-prove", "prove", (4,), 2),
     Exercise(
         "ex-today-reach",
         "measure",
         (4,),
+        1,
         lambda: LAYERS * BEFORE,
         (
             Mistake(

@@ -152,6 +152,7 @@ EXERCISES = (
         "ex-transfer-count",
         "by hand",
         (1,),
+        2,
         _counts,
         (
             Mistake(
@@ -202,6 +203,7 @@ EXERCISES = (
         "ex-transfer-norm",
         "implement",
         (1,),
+        1,
         _norm,
         (
             Mistake(
@@ -252,6 +254,7 @@ EXERCISES = (
         "ex-transfer-hand",
         "by hand",
         (3,),
+        1,
         _means,
         (
             Mistake(
@@ -280,6 +283,7 @@ EXERCISES = (
         "ex-transfer-keeps",
         "measure",
         (2,),
+        2,
         lambda: ("yes", "yes", "yes", "no", "no"),
         (
             Mistake(
@@ -306,6 +310,7 @@ EXERCISES = (
         "ex-transfer-scale",
         "measure",
         (3,),
+        2,
         _moved,
         (
             Mistake(
@@ -329,5 +334,5 @@ EXERCISES = (
         axes=("factor",),
         tolerance=1e-3,
     ),
-    Exercise("ex-transfer-gain", "prove", (1, 3)),
+    Exercise("ex-transfer-gain", "prove", (1, 3), 3),
 )

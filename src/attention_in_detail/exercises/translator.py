@@ -184,6 +184,7 @@ EXERCISES = (
         "ex-translator-hand",
         "by hand",
         (1, 2),
+        2,
         _four,
         (
             Mistake(
@@ -207,6 +208,7 @@ EXERCISES = (
         "ex-translator-unit",
         "by hand",
         (1,),
+        2,
         _unit,
         (
             Mistake(
@@ -233,6 +235,7 @@ EXERCISES = (
         "ex-translator-before",
         "implement",
         (2,),
+        2,
         _before,
         (
             Mistake(
@@ -274,6 +277,7 @@ EXERCISES = (
         "ex-translator-twice",
         "measure",
         (1,),
+        1,
         _dogs,
         (
             Mistake(
@@ -305,6 +309,7 @@ EXERCISES = (
         "ex-translator-guided",
         "explain",
         (3,),
+        2,
         lambda: ("no", "yes", "no", "no", "yes"),
         (
             Mistake(
@@ -330,6 +335,7 @@ EXERCISES = (
         "ex-translator-drop",
         "by hand",
         (4,),
+        1,
         lambda: np.log(WHOLE / WITHOUT).mean(),
         (
             Mistake(
@@ -359,6 +365,7 @@ EXERCISES = (
         "ex-translator-turn",
         "implement",
         (4,),
+        1,
         _turned,
         (
             Mistake(
@@ -381,5 +388,5 @@ EXERCISES = (
         cases=_turn_cases,
         axes=("h", "T", "S"),
     ),
-    Exercise("ex-translator-turned", "prove", (4,)),
+    Exercise("ex-translator-turned", "prove", (4,), 2),
 )

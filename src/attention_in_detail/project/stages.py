@@ -75,6 +75,7 @@ def _asked(
         f"project-{name.replace('_', '-')}",
         "implement",
         (),
+        2,
         right,
         tuple(Mistake(*one) for one in mistakes),
         cases,
