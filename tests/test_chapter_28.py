@@ -1,5 +1,7 @@
 """What chapter 28, layer norm and transfer, states: each claim of the page, recomputed or read from the stored result."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +22,8 @@ from attention_in_detail.insights.layer_norm import (
 )
 from attention_in_detail.insights.results import experiment
 from attention_in_detail.nn import EncoderLayer
+from tests.page_numbers import statement
+from tests.test_contract import PAGES, code
 
 TUNED = ("norms", "input", "positions", "output")
 
@@ -93,6 +97,22 @@ def test_ex_transfer_scale():
     assert far["narrow"] < 0.1 < 0.6 < far["wider"] / far["glorot"] < 1.5
     assert right["wider"] > right["narrow"] + 0.25
     assert abs(right["wider"] - right["glorot"]) < 0.12
+
+
+def test_ex_transfer_keeps_repeats_what_the_page_prints():
+    printed = "".join(
+        output.get("text", "")
+        for cell in code(PAGES["28_layer_norm"])
+        for output in cell.outputs
+    )
+    said = re.findall(
+        r"(\d\.\d+) for \*(\w+)\*", statement("sol-transfer-keeps")
+    )
+    assert [how for _, how in said] == ["pretrained", "scrambled"]
+    for steps, how in said:
+        assert re.search(
+            rf"^{how} +moved by {steps}$", printed, re.MULTILINE
+        )
 
 
 @pytest.mark.claim("obs-transfer-small")

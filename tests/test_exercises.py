@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import dis
 import importlib
+import inspect
 import json
 import re
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -179,67 +182,252 @@ def test_the_page_and_the_module_list_the_same(chapter):
     assert {one[2] for one in asked} == {"..."}
 
 
+# Blocks of solutions that cannot run in a test, by label and number counted from 0, each with the reason.
+NOT_RUN: dict[tuple[str, int], str] = {}
+# What the comparisons in a solution print, where one is meant to fail. All others print True.
+TRUTHS = {
+    "ex-multi-head-order": [True, False],
+    "ex-bugs-plant": [True, False],
+}
+
+
+def near(wanted, rtol=0.0, atol=1e-9):
+    return lambda n: np.allclose(n, np.ravel(wanted), rtol=rtol, atol=atol)
+
+
+# What the text of a solution says of the numbers that its code prints, in their order.
+PRINTED = {
+    "ex-compatibility-signs": near([0, 64, 16, 12], 0.03, 0.05),
+    "ex-cross-attention-pair": near(
+        [[16 / 18, 1 / 18, 1 / 18], [1 / 33, 16 / 33, 16 / 33]], atol=6e-4
+    ),
+    "ex-translator-twice": near([0.85, 0.03, 0.02, 0.84], atol=0.011),
+    # The encoder can spare most, the others spare the same. Then attentions and layers, with what the best head alone can do.
+    "ex-pruning-spare": lambda n: (
+        n[0] > n[1] == n[2]
+        and n[3] > n[4] == n[5]
+        and abs(n[[11, 15]] - 0.6).max() < 0.05
+        and n[[7, 9, 13, 17]].min() >= 0.9
+    ),
+    # Four errors that are judged, and five from drawn starts.
+    "ex-shared-start": lambda n: len(n) == 9 and np.ptp(n[4:]) < 0.02,
+    "ex-shared-rotation": lambda n: (
+        np.ptp(n[[0, 1, 3]]) <= 1 and n[2] < n[3] - 1 and n[0] < 32
+    ),
+    "ex-rank-sharp": lambda n: (
+        n[0] == 1 and (np.diff(n) > 0).all() and n[-1] == 41
+    ),
+    # After 1, 10 and 100 passes, and the best.
+    "ex-fast-passes": lambda n: (
+        n[0] > n[1] > 0.05 > n[2] >= n[3]
+        and n[4] > n[5] >= n[6] > n[7] + 0.1
+    ),
+    "ex-collapse-follow": lambda n: (
+        np.isclose(10 ** n[0] / 0.5, 1 / 4, atol=0.03)
+        and np.allclose(n[7:] / n[6:-1], 3, atol=0.09)
+    ),
+    "ex-collapse-window": lambda n: (np.diff(n) < 0).all(),
+    # The first two widenings go about as the square. The page prints 0.06 for the narrow start and 1.28 for Glorot's.
+    "ex-transfer-scale": lambda n: (
+        n[0] == 0.06
+        and np.allclose(n[1:3] / n[0], [4, 25], rtol=0.1)
+        and np.isclose(n[2], 1.28, rtol=0.2)
+    ),
+    "ex-cost-random": near(
+        [[1, 0, 2], [2, 0, 2], [4, 5, 2], [8, 4, 2], [16, 3, 2]]
+    ),
+    "ex-processes-balance": near(
+        [[0, *[10] * 4], *([step, *[8] * 4] for step in (1, 2, 3))]
+    ),
+    "ex-bugs-empty": near([0, 0, 0, 0]),
+    # Each width, and the sums of the weights.
+    "ex-bugs-plant": near([1, 1, 1, 1, 4, 1, 1, 1]),
+}
+
+
+def solved(chapter):
+    """The text of each solution."""
+    return dict(
+        re.findall(
+            r"^:::\{solution\} (\S+)\n(.*?)\n:::$",
+            text(chapter),
+            re.DOTALL | re.MULTILINE,
+        )
+    )
+
+
+def blocks_of(solution):
+    """All code in a solution, block by block."""
+    return re.findall(r"^```python\n(.*?)^```$", solution, re.DOTALL | re.M)
+
+
 def solutions(chapter):
-    """The code at the end of each solution, which gives the answer and has it judged."""
+    """The code of each solution which gives the answer and has it judged."""
     return {
         label: code
-        for label, body in re.findall(
-            r":::\{solution\} (\S+)\n(.*?)\n:::", text(chapter), re.DOTALL
-        )
-        for code in re.findall(r"```python\n(.*?)```", body, re.DOTALL)
+        for label, solution in solved(chapter).items()
+        for code in blocks_of(solution)
         if "check(" in code
     }
 
 
-def names_in(code, *contexts):
-    """The names that a piece of code reads (ast.Load), or gives a meaning to or changes (ast.Store)."""
+def changed_in(code):
+    """The names that a piece of code gives a meaning to, or changes."""
     found = set()
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, contexts):
-            found.add(node.id)
-        elif isinstance(node, ast.FunctionDef) and ast.Store in contexts:
-            found.add(node.name)
-        elif isinstance(node, ast.alias) and ast.Store in contexts:
-            found.add((node.asname or node.name).partition(".")[0])
         # An entry of an array, or an attribute, that is given a value changes what has the name.
-        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(
-            node.ctx, contexts
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(
+            node.ctx, ast.Store
         ):
             found |= {
                 part.id
                 for part in ast.walk(node)
                 if isinstance(part, ast.Name)
             }
-    return found
+    steps = dis.get_instructions(compile(code, "a cell", "exec"))
+    return found | {
+        step.argval for step in steps if step.opname == "STORE_NAME"
+    }
+
+
+def asked_in(code):
+    """The names that a piece of code reads and has not given a meaning to before."""
+    given, asked = set(), set()
+
+    def follow(part):
+        for step in dis.get_instructions(part):
+            if step.opname == "STORE_NAME":
+                given.add(step.argval)
+            elif step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+                asked.update({step.argval} - given)
+            elif inspect.iscode(step.argval):
+                follow(step.argval)
+
+    follow(compile(code, "a cell", "exec"))
+    return asked
 
 
 def cells_before(chapter, codes):
     """The code cells of a chapter that these pieces of code rest on; a model that none of them asks is not trained."""
-    wanted = set().union(*(names_in(code, ast.Load) for code in codes))
+    wanted = set().union(*(asked_in(code) for code in codes))
     chosen = []
     for cell, kind in reversed(source(chapter)):
-        if kind == "code" and names_in(cell, ast.Store) & wanted:
+        if kind == "code" and changed_in(cell) & wanted:
             chosen.append(cell)
-            wanted |= names_in(cell, ast.Load)
+            wanted |= asked_in(cell)
     return chosen[::-1]
 
 
+def test_a_cell_is_chosen_for_a_name_that_is_read_before_it_is_given():
+    assert asked_in("n = 1\nprint(n + m)") == {"m", "print"}
+    assert asked_in("n = n + 1\nn += k") == {"n", "k"}
+    assert asked_in("for n in a:\n    b = [c for c in n if c < d]") == {
+        "a",
+        "d",
+    }
+    assert asked_in("def f(x):\n    return x + y\n\n\nf(2)") == {"y"}
+    assert changed_in("a[i] = [b for b in c]\nd.e, f = 1, 2") == {
+        "a",
+        "i",
+        "d",
+        "f",
+    }
+    assert changed_in("import a.b\nfrom c import d as e") == {"a", "e"}
+    assert changed_in("def f():\n    g = 1") == {"f"}
+
+
+def test_solutions_stand_in_the_chapters_with_exercises_and_nowhere_else():
+    pages = [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/**/*.md")]
+    assert len(pages) > 30
+    with_solutions = {
+        page.stem for page in pages if "{solution" in page.read_text("utf8")
+    }
+    assert with_solutions == set(CHAPTERS)
+
+
 @each_chapter
-def test_each_solution_passes_its_own_check(chapter, capsys):
-    """Run in the chapter, as a reader would: after the cells that it rests on."""
-    found = solutions(chapter)
+def test_all_code_of_the_solutions_is_seen(chapter):
+    """A solution, or a fence in one, that is written in another way would be passed over."""
+    page = text(chapter)
+    found = solved(chapter)
+    assert page.count("{solution") == len(found)
+    for label, solution in found.items():
+        fences = re.findall(r"`{3,}|~{3,}|:{3,}", solution)
+        assert fences == 2 * len(blocks_of(solution)) * ["```"], label
+
+
+def test_what_is_not_run_is_there():
+    there = {
+        (label, n)
+        for chapter in CHAPTERS
+        for label, solution in solved(chapter).items()
+        for n in range(len(blocks_of(solution)))
+    }
+    assert set(NOT_RUN) <= there
+    assert {*TRUTHS, *PRINTED} <= {label for label, _ in there}
+
+
+def stated(solution):
+    """What a solution says that its code prints: in a sentence, or in comments behind the calls."""
+    sentences = re.findall(r"\bprints (`[^.]*`)\.", solution)
+    said = re.findall("`(.*?)`", " ".join(sentences))
+    said += re.findall(r"^ *print\(.*\)  # (.*)$", solution, re.MULTILINE)
+    return said
+
+
+def run_below(there, codes):
+    """Run pieces of code one after the other where a chapter has these names: the verdicts of their calls of `check`."""
+    given, verdicts = dict(there), []
+    for code in codes:
+        *lines, last = code.rstrip().splitlines()
+        if last.startswith("check("):
+            exec("\n".join(lines), given)
+            verdicts.append(eval(last, given))
+        else:
+            exec(code, given)
+    return verdicts
+
+
+def assert_printed_as_stated(label, solution, printed):
+    truths = re.findall(r"\b(?:True|False)\b", printed)
+    wanted = TRUTHS.get(label, [True] * len(truths))
+    assert truths == [str(one) for one in wanted], (label, printed)
+    said = stated(solution)
+    assert not said or said == printed.splitlines(), (label, printed)
+    numbers = re.findall(r"(?<![\w.])-?\d+\.?\d*(?:e[+-]\d+)?", printed)
+    # Numbers that nobody has compared with the text stand nowhere.
+    assert bool(numbers) == (label in PRINTED), (label, printed)
+    if numbers:
+        found = np.array(numbers, dtype=float)
+        assert PRINTED[label](found), (label, printed)
+
+
+@each_chapter
+def test_each_solution_runs_and_passes_its_own_check(chapter, capsys):
+    """All of its code, block by block, in the chapter, as a reader would run it: after the cells that it rests on."""
+    found = solved(chapter)
+    blocks = {
+        label: [
+            code
+            for n, code in enumerate(blocks_of(solution))
+            if (label, n) not in NOT_RUN
+        ]
+        for label, solution in found.items()
+    }
     there: dict = {}
-    for cell in cells_before(chapter, found.values()):
+    for cell in cells_before(chapter, chain(*blocks.values())):
         exec(cell, there)
-    judged = [one for one in exercises_of(chapter) if one.right is not None]
-    assert list(found) == [one.label for one in judged]
-    for one in judged:
-        *lines, last = found[one.label].rstrip().splitlines()
-        given = dict(there)
-        exec("\n".join(lines), given)
-        verdict = eval(last, given)
-        assert verdict.right is True, (one.label, verdict)
-        assert verdict.label == one.label
+    judged = [
+        one.label for one in exercises_of(chapter) if one.right is not None
+    ]
+    assert list(solutions(chapter)) == judged
+    for label, codes in blocks.items():
+        capsys.readouterr()
+        verdicts = run_below(there, codes)
+        assert [v.label for v in verdicts] == [label] * (label in judged)
+        assert all(v.right is True for v in verdicts), (label, verdicts)
+        printed = capsys.readouterr().out
+        assert_printed_as_stated(label, found[label], printed)
 
 
 @pytest.mark.parametrize(
