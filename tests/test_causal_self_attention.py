@@ -158,6 +158,12 @@ def assert_same_but_for_rounding(actual, desired):
     assert np.abs(actual - desired).max() < 1e-6 * size
 
 
+def at_most_one(p, outputs):
+    """The same layer with what it adds up last made small enough for these outputs to be at most 1."""
+    scale = 1 / max(1, 1.001 * float(np.abs(outputs).max()))
+    return replace(p, W_O=scale * p.W_O, b_O=scale * p.b_O)
+
+
 @pytest.mark.claim("prop-today-cached")
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=6),
@@ -191,6 +197,12 @@ def test_cached_is_uncached_however_the_sequence_is_cut(
     assert_same_but_for_rounding(pieces, whole)
     assert_same_but_for_rounding(cache.keys, full.keys)
     assert_same_but_for_rounding(cache.values, full.values)
+    # And to 1e-6 itself, where outputs are at most 1.
+    small = at_most_one(p, numpy_of(whole))
+    whole, _ = cached_self_attention(small, x, **options)
+    pieces, _ = in_pieces(small, x, cuts, **options)
+    assert np.abs(numpy_of(whole)).max() <= 1
+    assert np.abs(pieces - numpy_of(whole)).max() < 1e-6
 
 
 def test_rounding_grows_with_the_scores():
@@ -214,6 +226,7 @@ def test_rounding_grows_with_the_scores():
     ("heads", "kv_heads", "seed", "options", "T", "cuts"),
     [
         (4, None, 35, {}, 12, [7, 1, 1, 3]),
+        (4, None, 35, {}, 12, [1] * 12),
         (
             8,
             2,
@@ -229,7 +242,7 @@ def test_rounding_grows_with_the_scores():
             [25, 1, 1, 6, 7],
         ),
     ],
-    ids=["plain", "all at once"],
+    ids=["plain", "token by token", "all at once"],
 )
 def test_a_layer_of_the_page_is_as_exact_as_the_page_says(
     heads, kv_heads, seed, options, T, cuts

@@ -14,13 +14,16 @@ import hashlib
 import importlib
 import inspect
 import math
+import re
 from dataclasses import replace
 from importlib import resources
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 from attention_in_detail import (
     MultiHeadParameters,
@@ -53,8 +56,10 @@ from attention_in_detail.tasks.repeating import (
     right_share,
 )
 from attention_in_detail.trained import trained_decoder_only
+from tests.extension_support import ROOT
 from tests.page_numbers import numbers_of, statement
 from tests.support import assert_close, normal
+from tests.test_contract import PAGES, code, markdown
 
 GiB, MiB = 2**30, 2**20
 PAGE = "35_todays_models"
@@ -231,14 +236,214 @@ def test_the_other_rows_of_the_table():
         ("falcon", "rotate_half"),
         ("mistral", "rotate_half"),
         ("gemma2", "rotate_half"),
+        ("gpt_oss", "_apply_rotary_emb"),
         ("gpt_oss", "self.sinks"),
     ],
 )
 def test_the_code_has_what_the_table_says(module, words):
-    code = importlib.import_module(
+    model = importlib.import_module(
         f"transformers.models.{module}.modeling_{module}"
     )
-    assert words in inspect.getsource(code)
+    assert words in inspect.getsource(model)
+
+
+def sources_of(module):
+    """The text of a model's configuration and of its code."""
+    return [
+        inspect.getsource(
+            importlib.import_module(
+                f"transformers.models.{module}.{part}_{module}"
+            )
+        )
+        for part in ("configuration", "modeling")
+    ]
+
+
+ROTARY = {
+    "gptj": "adjacent",
+    "llama": "halves",
+    "falcon": "halves",
+    "mistral": "halves",
+    "gemma2": "halves",
+    "gpt_oss": "halves",
+}
+
+
+@pytest.mark.parametrize("module", ROTARY)
+def test_the_library_turns_the_pairs_that_the_table_says(module):
+    """Its own function, on the angles of the definition, gives what `rotate` gives; with the other pairs it does not."""
+    model = importlib.import_module(
+        f"transformers.models.{module}.modeling_{module}"
+    )
+    x, places = torch.asarray(normal(2, 5, 8)), torch.arange(5)
+    theta = 10000.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
+    angles = (places[:, None] * theta)[None]  # (1, T, D_h/2)
+    cos, sin = angles.cos(), angles.sin()
+    if module == "gptj":  # its heads stand behind the positions
+        turned = model.apply_rotary_pos_emb(
+            x.swapaxes(0, 1)[None], sin, cos
+        )[0].swapaxes(0, 1)
+    else:
+        if module != "gpt_oss":
+            cos, sin = (torch.cat([y, y], dim=-1) for y in (cos, sin))
+        turned, same = (
+            y[0]
+            for y in model.apply_rotary_pos_emb(*[x[None]] * 2, cos, sin)
+        )
+        assert torch.equal(turned, same)
+    pairs = ROTARY[module]
+    other = "halves" if pairs == "adjacent" else "adjacent"
+    assert_close(turned, rotate(x, places, pairs=pairs))
+    assert (turned - rotate(x, places, pairs=other)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("module", ROTARY)
+def test_attention_of_the_library_turns_what_it_projects(module):
+    model = importlib.import_module(
+        f"transformers.models.{module}.modeling_{module}"
+    )
+    (kind,) = (
+        getattr(model, name)
+        for name in (
+            "GPTJAttention",
+            "LlamaAttention",
+            "FalconAttention",
+            "MistralAttention",
+            "Gemma2Attention",
+            "GptOssAttention",
+        )
+        if hasattr(model, name)
+    )
+    assert "apply_rotary_pos_emb(" in inspect.getsource(kind.forward)
+
+
+@pytest.mark.pinned
+@pytest.mark.parametrize(
+    ("module", "has_one"),
+    [
+        ("gptj", False),
+        ("bloom", False),
+        ("llama", False),
+        ("falcon", False),
+        ("mistral", True),
+        ("gemma2", True),
+        ("gpt_oss", True),
+    ],
+)
+def test_a_window_is_where_the_table_has_one(module, has_one):
+    configuration, model = sources_of(module)
+    assert ("window" in configuration.lower()) == has_one
+    assert ("window" in model.lower()) == has_one
+    assert ("create_sliding_window_causal_mask" in model) == has_one
+    assert "create_causal_mask" in model
+
+
+def test_bloom_projects_to_as_many_keys_as_queries():
+    from transformers.models.bloom.configuration_bloom import BloomConfig
+    from transformers.models.bloom.modeling_bloom import BloomAttention
+
+    layer = BloomAttention(BloomConfig(hidden_size=12, n_head=3), 0)
+    assert layer.query_key_value.weight.shape == (3 * 12, 12)
+
+
+@pytest.mark.pinned
+def test_each_row_of_the_table_has_its_source():
+    """In the pinned version, file by file, with names that stand there."""
+    text = markdown(PAGES[PAGE])
+    rows = re.findall(
+        r"^\| (?!model)([\w -]+?) \| (?:rotary|linear)", text, re.M
+    )
+    found = re.findall(
+        r"^- ([\w -]+): `(\w+)/configuration_\2\.py` \((.+?)\), "
+        r"`\2/modeling_\2\.py` \((.+?)\)\.$",
+        text,
+        re.M,
+    )
+    assert [row[0] for row in found] == rows
+    assert len(rows) == 7
+    for _, module, *named in found:
+        for names, source in zip(named, sources_of(module), strict=True):
+            for name in re.findall(r"`(\w+)`", names):
+                assert re.search(rf"\b{name}\b", source)
+    (version,) = re.findall(r"in transformers ([\d.]+\d),", text)
+    pins = (ROOT / "requirements.txt").read_text("utf8").split()
+    assert f"transformers=={version}" in pins
+
+
+# What each change costs
+
+
+def rows_of_costs():
+    """What the page prints: a name, parameters, MiB and products."""
+    (cell,) = (
+        one for one in code(PAGES[PAGE]) if "token_products(S" in one.source
+    )
+    (output,) = cell.outputs
+    _, _, *lines = output.text.splitlines()
+    assert max(map(len, lines)) <= 76
+    return [re.split(r"  +", line) for line in lines]
+
+
+def counted(kv_heads=32, kept=32_768, extra=0):
+    """Parameters, bytes and products of a layer, from arrays that take no room, and products by torch."""
+    D, D_h = 4096, 128
+    D_kv = kv_heads * D_h
+    W, narrow = (np.broadcast_to(np.float16(0), (D, n)) for n in (D, D_kv))
+    p = MultiHeadParameters(
+        W, narrow, narrow, W, heads=32, kv_heads=kv_heads
+    )
+    shape = (1, kv_heads, kept, D_h)
+    keys = np.broadcast_to(np.float16(0), shape)
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        x = torch.empty(1, D)
+        for M in (p.W_Q, p.W_K, p.W_V, p.W_O):
+            x @ torch.empty(*M.shape)
+        q, k = torch.empty(32, 1, D_h), torch.empty(32, kept, D_h)
+        (q @ k.mT) @ k
+    products = counter.get_total_flops() // 2 + extra
+    return p.count, 2 * keys.nbytes, products
+
+
+def test_the_costs_of_each_change_are_those_of_the_page():
+    base = counted()
+    S, D, h = 32_768, 4096, 32
+    # All rows: as many projections, and as many queries, as positions.
+    projections = 4 * D * D
+    scored = base[2] - projections
+    expected = {
+        "at first": base,
+        "no cache": (base[0], 0, S * (projections + scored)),
+        "8 key heads": counted(kv_heads=8),
+        "1 key head": counted(kv_heads=1),
+        "rotary": counted(extra=sum([2 * 128] * (32 + 32))),
+        "linear biases": counted(extra=sum([S] * h)),
+        "window, sinks": counted(kept=4 + 4096),
+        "soft cap": counted(extra=sum([2 * S] * h)),
+    }
+    printed = rows_of_costs()
+    assert [row[0] for row in printed] == list(expected)
+    for (name, *said), (parameters, held, products) in zip(
+        printed, expected.values(), strict=True
+    ):
+        said = [float(one.replace(",", "")) for one in said]
+        if name == "at first":
+            assert (parameters, held) == (2**26, 2**29)
+        else:
+            parameters -= base[0]
+            products -= base[2]
+        right = [parameters / 1e6, held / MiB, products / 1e6]
+        assert np.abs(np.array(said) - right).max() <= 0.005 + 1e-6
+
+
+def test_what_the_page_says_of_its_costs():
+    """Sharing takes as many products as parameters; no other idea but a window takes any."""
+    _, *others = rows_of_costs()
+    shared = [row for row in others if row[1] != "0"]
+    assert [row[0] for row in shared] == ["8 key heads", "1 key head"]
+    for _, parameters, _, products in shared:
+        assert parameters == products
+    fewer = {row[0] for row in others if row[3].startswith("-")}
+    assert fewer == {"8 key heads", "1 key head", "window, sinks"}
 
 
 # Exercises
@@ -376,9 +581,8 @@ def test_the_stored_model_writes_the_same_with_its_cache_and_without(dtype):
         logits, cache = decoder_only(p, written[:, i : i + 1], cache)
         rows.append(logits)
     apart = np.abs(np.concatenate(rows, axis=1) - whole).max()
-    assert apart < (1e-12 if dtype == "float64" else 1e-6) * max(
-        1, np.abs(whole).max()
-    )
+    least = 1e-12 if dtype == "float64" else 1e-6
+    assert apart < least * np.abs(whole).max()
 
 
 def test_what_it_writes_repeats_the_block():

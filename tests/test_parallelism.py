@@ -1,5 +1,6 @@
 """Loops equal products; counts equal what a slow count finds; a ratio is a ratio."""
 
+import math
 from importlib import resources
 
 import numpy as np
@@ -10,6 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from attention_in_detail import (
     MultiHeadParameters,
     attention,
+    cached_self_attention,
+    head_slopes,
     multi_head_attention,
 )
 from attention_in_detail.parallelism import (
@@ -19,6 +22,7 @@ from attention_in_detail.parallelism import (
     attention_query_by_query,
     measure_ratio,
     multi_head_cost,
+    token_products,
 )
 from attention_in_detail.stored import stored_result
 
@@ -154,6 +158,120 @@ def test_multi_head_cost_counts_the_four_matrices_and_the_batch():
     assert cost.multiply_adds == 5 * (4 * 3 * 8 * 8 + 2 * 3 * 3 * 8)
 
 
+class Number:
+    """A number that counts the products in which it stands on the left, a division as one."""
+
+    products = 0
+
+    def __init__(self, value):
+        self.value = float(getattr(value, "value", value))
+
+    def __add__(self, other):
+        return Number(self.value + Number(other).value)
+
+    __radd__ = __add__
+
+    def __mul__(self, other):
+        Number.products += 1
+        return Number(self.value * Number(other).value)
+
+    def __truediv__(self, other):
+        Number.products += 1
+        return Number(self.value / Number(other).value)
+
+
+numbers = np.vectorize(Number, otypes=[object])
+
+
+def dot(x, y):
+    return sum(a * b for a, b in zip(x, y, strict=True))
+
+
+def step_by_numbers(p, x, cache, seen, *, turned, sloped, capped):
+    """The output for the last row of x, which sees the kept keys of the positions `seen` and its own; and the products."""
+    Number.products = 0
+    at, row = len(x) - 1, numbers(x[-1])
+    q, k, v = (
+        np.array([dot(row, w) for w in W.T]).reshape(-1, p.D_h)
+        for W in (p.W_Q, p.W_K, p.W_V)
+    )
+    if turned:
+        for y in (*q, *k):
+            for c in range(p.D_h // 2):
+                angle = at * 10000.0 ** (-2 * c / p.D_h)
+                cos, sin = math.cos(angle), math.sin(angle)
+                a, b = y[2 * c : 2 * c + 2]
+                y[2 * c : 2 * c + 2] = a * cos + b * -sin, a * sin + b * cos
+    slopes, heads = head_slopes(p.heads), []
+    for i in range(p.heads):
+        j = i // p.sharing
+        keys = [*cache.keys[j][seen], k[j]]
+        values = [*cache.values[j][seen], v[j]]
+        z = [Number(dot(q[i], y).value / math.sqrt(p.D_h)) for y in keys]
+        if capped:
+            z = [Number(math.tanh((one / 0.5).value)) * 0.5 for one in z]
+        if sloped:
+            back = [at - place for place in (*seen, at)]
+            z = [
+                one + Number(-n) * slopes[i]
+                for one, n in zip(z, back, strict=True)
+            ]
+        E = [math.exp(one.value) for one in z]
+        A = [Number(e / sum(E)) for e in E]
+        heads += [dot(A, column) for column in zip(*values, strict=True)]
+    y = [dot(heads, w).value for w in p.W_O.T]
+    return np.array(y), Number.products
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("turned", "sloped", "capped", "windowed"),
+    [
+        (False, False, False, False),
+        (True, False, False, False),
+        (False, True, False, False),
+        (False, False, True, False),
+        (False, False, False, True),
+        (True, True, True, True),
+    ],
+)
+def test_a_step_by_numbers_that_count_multiplies_as_often(
+    kv_heads, turned, sloped, capped, windowed
+):
+    """And gives what the step with the cache gives: nothing was left out."""
+    p = MultiHeadParameters.init(
+        16, 4, kv_heads=kv_heads, bias=False, seed=2
+    )
+    (x,) = draw((9, 16))
+    options = {
+        "rotary_base": 10000.0 if turned else None,
+        "slopes": head_slopes(4) if sloped else None,
+        "cap": 0.5 if capped else None,
+        "before": 3 if windowed else None,
+        "sinks": 2 if windowed else 0,
+    }
+    seen = [0, 1, 5, 6, 7] if windowed else list(range(8))
+    _, cache = cached_self_attention(p, x[:-1], **options)
+    right, _ = cached_self_attention(p, x[-1:], cache, **options)
+    flags = {"turned": turned, "sloped": sloped, "capped": capped}
+    y, products = step_by_numbers(p, x, cache, seen, **flags)
+    assert np.abs(y - right[0]).max() < 1e-12
+    assert products == token_products(
+        len(seen) + 1, 16, 4, kv_heads=kv_heads, **flags
+    )
+
+
+def test_products_of_a_token_by_hand():
+    """Width 4 and 2 heads: four matrices of 16 numbers, 2 · 3 keys · 4 products; 16 for turning, 6 and 12 for scores."""
+    assert token_products(3, 4, 2) == 64 + 24
+    assert token_products(3, 4, 2, kv_heads=1) == 48 + 24
+    assert token_products(3, 4, 2, turned=True) == 64 + 24 + 16
+    assert token_products(3, 4, 2, sloped=True) == 64 + 24 + 6
+    assert token_products(3, 4, 2, capped=True) == 64 + 24 + 12
+    long = token_products(np.int32(2**20), np.int32(4096), np.int8(32))
+    assert long == 4 * 4096**2 + 2 * 2**20 * 4096
+
+
 def test_a_ratio_says_how_many_times_more_work_took_longer():
     """Not a timed test: a thousand times the work is more, on any machine."""
     ratio = measure_ratio(
@@ -201,6 +319,18 @@ def test_a_ratio_reads_as_a_sentence():
             ValueError,
             "heads = 4 does not divide D = 6; each head needs the same width D / heads >= 1",
         ),
+        (lambda: token_products(0, 4, 2), ValueError, "S is 0, but must be at least 1"),
+        (
+            lambda: token_products(3, 6, 4),
+            ValueError,
+            "heads = 4 does not divide D = 6; each head needs the same width D / heads >= 1",
+        ),
+        (
+            lambda: token_products(3, 8, 4, kv_heads=3),
+            ValueError,
+            "kv_heads = 3 does not divide heads = 4; each key head needs the same number of heads",
+        ),
+        (lambda: token_products(3, 8, 4, capped=30.0), TypeError, "capped must be True or False, not float"),
         (lambda: measure_ratio(int, int, pairs=1), ValueError, "pairs is 1, but must be at least 2"),
         (lambda: stored_result("nothing"), ValueError, "name is 'nothing', but what is stored is: " + STORED),
     ],

@@ -13,6 +13,7 @@ from array_api_compat import array_namespace
 from attention_in_detail._checks import (
     check_attention,
     checked,
+    need_flag,
     need_integer,
     need_nonempty,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "attention_query_by_query",
     "measure_ratio",
     "multi_head_cost",
+    "token_products",
 ]
 
 
@@ -150,6 +152,14 @@ def need_sizes(**sizes: Any) -> None:
         need_integer(name, size, least=1)
 
 
+def need_division(D: Size, heads: Size) -> None:
+    if D % heads:
+        raise ValueError(
+            f"heads = {heads} does not divide D = {D}; "
+            "each head needs the same width D / heads >= 1"
+        )
+
+
 def attention_cost(
     T: Size,
     S: Size,
@@ -231,11 +241,7 @@ def multi_head_cost(
         Vaswani et al. (2017), section 3.2.2: the total is similar to one full head's.
     """
     need_sizes(T=T, D=D, heads=heads, batch=batch, itemsize=itemsize)
-    if D % heads:
-        raise ValueError(
-            f"heads = {heads} does not divide D = {D}; "
-            "each head needs the same width D / heads >= 1"
-        )
+    need_division(D, heads)
     T, D, heads, batch, itemsize = map(int, (T, D, heads, batch, itemsize))
     D_h = D // heads
     inner = attention_cost(
@@ -246,6 +252,84 @@ def multi_head_cost(
         exponentials=inner.exponentials,
         bytes_in_and_out=(2 * batch * T * D + 4 * D * D) * itemsize,
         bytes_between=inner.bytes_between,
+    )
+
+
+def check_token_products(
+    S: Any,
+    D: Any,
+    heads: Any,
+    *,
+    kv_heads: Any = None,
+    turned: Any = False,
+    sloped: Any = False,
+    capped: Any = False,
+) -> None:
+    kv_heads = heads if kv_heads is None else kv_heads
+    need_sizes(S=S, D=D, heads=heads, kv_heads=kv_heads)
+    flags = {"turned": turned, "sloped": sloped, "capped": capped}
+    for name, flag in flags.items():
+        need_flag(name, flag)
+    need_division(D, heads)
+    if heads % kv_heads:
+        raise ValueError(
+            f"kv_heads = {kv_heads} does not divide heads = {heads}; "
+            "each key head needs the same number of heads"
+        )
+
+
+@checked(check_token_products)
+def token_products(
+    S: Size,
+    D: Size,
+    heads: Size,
+    *,
+    kv_heads: Size | None = None,
+    turned: bool = False,
+    sloped: bool = False,
+    capped: bool = False,
+) -> int:
+    r"""Count the products for one new token in one layer of causal self-attention with a cache.
+
+    .. math:: 2 D (D + D_{kv}) + 2 S D
+        + [\text{turned}]\, 2 (D + D_{kv}) + [\text{sloped}]\, h S + [\text{capped}]\, 2 h S,
+        \qquad D_{kv} = h_{kv} D / h
+
+    First the four projections of one row, then one score and one share of a value for each head and key. A product is a
+    multiplication, whether an addition follows or not; a division by a cap is one. Not counted are additions alone,
+    exponentials, sines, tanh, the scale and the division of the softmax.
+
+    Args:
+        S: the number of keys in sight, the token's own among them.
+        D: the width, of input, heads together and output.
+        heads: the number of heads h; divides D.
+        kv_heads: the number of key heads h_kv; divides ``heads``. As many as heads, if left out.
+        turned: with rotary positions: the query and the new key are turned, two products a coordinate.
+        sloped: with linear biases: one product a score.
+        capped: with a soft cap: two products a score.
+
+    Returns:
+        The number of products.
+
+    Raises:
+        TypeError: if a size is not an integer, or a flag not True or False.
+        ValueError: if a size is below 1, ``heads`` does not divide D, or ``kv_heads`` not
+            ``heads``.
+
+    Source:
+        Shazeer (2019), section 3; Su et al. (2021), equation 34; Press, Smith and Lewis (2022),
+        section 3; Gemma Team (2024), section 2.
+    """
+    kv_heads = heads if kv_heads is None else kv_heads
+    S, D, heads, kv_heads = map(int, (S, D, heads, kv_heads))
+    D_h = D // heads
+    both = D + kv_heads * D_h
+    pairs = attention_cost(1, S, D_h, D_h, entries=heads)
+    return (
+        2 * D * both
+        + pairs.multiply_adds
+        + turned * 2 * both
+        + (sloped + 2 * capped) * heads * S
     )
 
 
