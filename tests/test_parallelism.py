@@ -330,6 +330,11 @@ def test_a_ratio_reads_as_a_sentence():
             ValueError,
             "kv_heads = 3 does not divide heads = 4; each key head needs the same number of heads",
         ),
+        (
+            lambda: token_products(3, 6, 2, turned=True),
+            ValueError,
+            "D / heads is 3, but must be even: coordinates are turned in pairs",
+        ),
         (lambda: token_products(3, 8, 4, capped=30.0), TypeError, "capped must be True or False, not float"),
         (lambda: measure_ratio(int, int, pairs=1), ValueError, "pairs is 1, but must be at least 2"),
         (lambda: stored_result("nothing"), ValueError, "name is 'nothing', but what is stored is: " + STORED),

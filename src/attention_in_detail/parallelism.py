@@ -276,6 +276,10 @@ def check_token_products(
             f"kv_heads = {kv_heads} does not divide heads = {heads}; "
             "each key head needs the same number of heads"
         )
+    if turned and D // heads % 2:
+        raise ValueError(
+            f"D / heads is {D // heads}, but must be even: coordinates are turned in pairs"
+        )
 
 
 @checked(check_token_products)
@@ -314,7 +318,7 @@ def token_products(
     Raises:
         TypeError: if a size is not an integer, or a flag not True or False.
         ValueError: if a size is below 1, ``heads`` does not divide D, or ``kv_heads`` not
-            ``heads``.
+            ``heads``, or D / h is odd and ``turned``.
 
     Source:
         Shazeer (2019), section 3; Su et al. (2021), equation 34; Press, Smith and Lewis (2022),
