@@ -6,8 +6,8 @@
 Both read the built pages: `make book` first. SITE names them, if they are elsewhere.
 
 The numbers: minutes to read are those that a page says under its title; minutes of a deck stand in the first line of
-`slides/NAME.md`; exercises are counted in the notebook, all of them and those of each difficulty, and what a chapter needs
-stands at its top. A number whose source is not there stays as it is.
+`slides/NAME.md`; exercises of each difficulty are counted in the notebook, and what a chapter needs stands at
+its top. A number whose source is not there stays as it is.
 
 The file holds everything that it needs, styles included. Links lead to the site, where its address is known, else to the
 pages in this clone.
@@ -72,10 +72,6 @@ class Chapter:
         )
 
     @property
-    def exercises(self) -> int:
-        return len(re.findall(r"^:{3,}\{exercise\}", self.text, re.M))
-
-    @property
     def difficulties(self) -> list[int]:
         """How many of the exercises have the difficulties 1, 2 and 3."""
         found = re.findall(
@@ -134,8 +130,9 @@ def kept(text: str) -> dict[str, list[str]]:
     return rows
 
 
-def dotted(counts: list[int]) -> str:
-    return " · ".join(map(str, counts))
+def added(counts: list[int]) -> str:
+    """How many exercises have each difficulty, so narrow that a phone shows it."""
+    return "+".join(map(str, counts))
 
 
 def table(text: str, all_chapters: list[Chapter]) -> str:
@@ -143,20 +140,20 @@ def table(text: str, all_chapters: list[Chapter]) -> str:
     before = kept(text)
     numbers = {one.name: one.number for one in all_chapters}
     lines = [
-        "| no. | chapter | to read | deck | tasks | 1 · 2 · 3 | needs |",
-        "|---|---|---|---|---|---|---|",
+        "| no. | chapter | to read | deck | tasks | needs |",
+        "|---|---|---|---|---|---|",
     ]
-    sums, of_each = [0, 0, 0], [0, 0, 0]
+    sums, of_each = [0, 0], [0, 0, 0]
     for one in all_chapters:
-        old = before.get(one.name, ["", "", "–", "–", "", ""])
-        cells = [one.reading, one.deck, one.exercises]
+        old = before.get(one.name, ["", "", "–", "–"])
+        cells = [one.reading, one.deck]
         cells = [
             int(was) if new is None and was.isdigit() else new
-            for new, was in zip(cells, old[2:5], strict=True)
+            for new, was in zip(cells, old[2:4], strict=True)
         ]
         sums = [a + (b or 0) for a, b in zip(sums, cells, strict=True)]
         shown = ["–" if cell is None else str(cell) for cell in cells]
-        shown.append(dotted(one.difficulties))
+        shown.append(added(one.difficulties))
         needs = {numbers[name] for name in one.needs}
         needed = ", ".join(str(n) for n in sorted(filter(None, needs)))
         lines.append(
@@ -166,7 +163,7 @@ def table(text: str, all_chapters: list[Chapter]) -> str:
             a + b for a, b in zip(of_each, one.difficulties, strict=True)
         ]
     total = " | ".join(f"**{n:,}**" for n in sums)
-    lines.append(f"| | **all** | {total} | **{dotted(of_each)}** | |")
+    lines.append(f"| | **all** | {total} | **{added(of_each)}** | |")
     return "\n".join(lines) + "\n"
 
 
