@@ -136,6 +136,7 @@ def test_a_step_leaves_its_cache_as_it_was():
     assert (start.length, first.length) == (0, 1)
 
 
+@pytest.mark.claim("prop-cache")
 def test_a_cache_of_chosen_rows_is_the_cache_of_their_sources():
     p, rows = transformer_parameters(), np.array([3, 3, 0])
     memory = encode(p, SOURCE, source_mask=MASK)

@@ -49,6 +49,7 @@ def test_no_other_matrix_of_the_rank_is_nearer():
         assert relative_error(scale * other, A) > best
 
 
+@pytest.mark.claim("def-rank-energy")
 def test_rank_for_energy_by_hand():
     assert rank_for_energy(DIAGONAL, 0.6) == 1
     assert rank_for_energy(DIAGONAL, 16 / 25) == 1
