@@ -17,7 +17,7 @@ from attention_in_detail.distributed import (
     split_over_ranks,
 )
 from attention_in_detail.distributed.counting import SentBytes
-from attention_in_detail.distributed.trying import module_with
+from attention_in_detail.distributed.trying import module_with, stop_rank
 from tests.support import coin, normal, parameters
 
 # Sizes that all differ; 4 ranks divide lengths and heads.
@@ -276,6 +276,15 @@ def weights_of_rank_0(rank):
 
 def numbers(x):
     return dist.get_rank(), dist.get_world_size(), os.getpid(), x
+
+
+def stop_and_note(lost, how, path):
+    """Let one rank go once all are up, and leave in a file when that was."""
+    dist.barrier()
+    if dist.get_rank() == lost:
+        with open(path, "w") as file:
+            file.write(repr(time.monotonic()))
+    stop_rank(lost, how)
 
 
 def leave_early(rank):

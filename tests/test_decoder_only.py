@@ -118,6 +118,7 @@ def test_cached_logits_are_uncached_in_float32_but_for_rounding(library):
     assert apart < 1e-6 * max(1, np.abs(whole).max())
 
 
+@pytest.mark.claim("def-today-decoder")
 @each_library
 def test_weights_come_with_each_layer(make):
     p, t = model(make, **OF_TODAY), tokens(3, 7, V=V)

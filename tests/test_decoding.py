@@ -136,6 +136,7 @@ def test_a_step_leaves_its_cache_as_it_was():
     assert (start.length, first.length) == (0, 1)
 
 
+@pytest.mark.claim("prop-cache")
 def test_a_cache_of_chosen_rows_is_the_cache_of_their_sources():
     p, rows = transformer_parameters(), np.array([3, 3, 0])
     memory = encode(p, SOURCE, source_mask=MASK)
@@ -214,6 +215,7 @@ def test_the_limit_is_a_limit():
 seeds = st.integers(0, 4)
 
 
+@pytest.mark.claim("def-beam")
 @a_tenth
 @given(seeds, st.integers(0, B - 1), st.booleans(), st.booleans())
 def test_a_beam_of_width_1_is_greedy(seed, b, norm_first, cached):
@@ -227,6 +229,7 @@ def test_a_beam_of_width_1_is_greedy(seed, b, norm_first, cached):
     assert_close(np.asarray(best.log_probability), total, 1e-11)
 
 
+@pytest.mark.claim("prop-cache")
 @a_tenth
 @given(seeds, st.integers(1, 6), st.integers(0, B - 1), st.booleans())
 def test_beams_cached_are_beams_uncached(seed, width, b, norm_first):
@@ -257,6 +260,7 @@ def every_sequence(p, source, V, limit):
     return found
 
 
+@pytest.mark.claim("def-beam")
 @pytest.mark.parametrize("seed", range(3))
 @pre_and_post
 def test_a_beam_that_forgets_nothing_finds_what_trying_all_finds(
@@ -273,6 +277,37 @@ def test_a_beam_that_forgets_nothing_finds_what_trying_all_finds(
     assert [x.tokens for x in found] == ranked
     for one in found:
         assert math.isclose(one.log_probability, all_[one.tokens])
+
+
+def beam_by_hand(p, source, *, width, limit):
+    """The beam as it is defined, each beginning read by the whole model; and the finished ones that fell out again."""
+    kept, finished = {(): 0.0}, set()
+    for _ in range(limit):
+        found = {row: total for row, total in kept.items() if END in row}
+        for row in set(kept) - set(found):
+            logits = transformer(p, source, np.array([START, *row]))
+            for token, log in enumerate(log_softmax(logits[-1])):
+                found[*row, token] = kept[row] + log
+        best = sorted(found, key=found.get, reverse=True)[:width]
+        kept = {row: found[row] for row in best}
+        finished |= {row for row in kept if END in row}
+    return kept, finished - set(kept)
+
+
+@pytest.mark.claim("def-beam")
+@pytest.mark.parametrize(("width", "seed"), [(3, 4), (4, 6)])
+def test_a_beam_keeps_the_most_probable_beginnings_at_each_length(
+    width, seed
+):
+    p = transformer_parameters(seed=seed, V_t=4)
+    p = replace(p, W_output=p.W_output / 8)  # less sure of itself
+    given = {"width": width, "limit": 4}
+    kept, fallen = beam_by_hand(p, SOURCE[0], **given)
+    assert len(fallen) == 1  # finished ones and others are compared
+    found = beam_decode(p, SOURCE[0], start=START, end=END, **given)
+    assert [one.tokens for one in found] == list(kept)
+    for one in found:
+        assert math.isclose(one.log_probability, kept[one.tokens])
 
 
 def test_a_wider_beam_finds_what_greedy_misses():
@@ -292,6 +327,7 @@ def test_a_wider_beam_finds_what_greedy_misses():
     assert better >= B
 
 
+@pytest.mark.claim("def-beam")
 def test_a_beam_scores_what_the_model_says():
     p = transformer_parameters()
     for found in beam_decode(p, SOURCE[3], width=5, **GIVEN):

@@ -26,20 +26,20 @@ ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),
     "OMP_NUM_THREADS": "1",
 }
-# The stated time, and what a loaded machine may add to start interpreters.
+# Seconds from the loss of a rank until that is told; and those in which interpreters start, loaded as a machine may be.
 STATED, STARTING = 30, 60
 
 PROGRAM = """
 import os, sys
 from attention_in_detail.distributed import process_group
-from attention_in_detail.distributed.trying import stop_rank
+from tests.distributed_support import stop_and_note
 
 how, wanted, folder = sys.argv[1:]
 with open(f"{folder}/{os.environ['RANK']}", "w") as file:
     file.write(str(os.getpid()))
 with process_group(ranks=int(wanted), timeout=float(os.environ.get("LIMIT", 20))):
     if how != "ok":
-        stop_rank(1, how)
+        stop_and_note(1, how, f"{folder}/../stopped")
 """
 
 
@@ -67,13 +67,18 @@ def ended(folder, within=10):
     return bool(pids)
 
 
+def seconds_since(path):
+    """How long ago a rank was stopped, by the clock that all processes of a machine share."""
+    return time.monotonic() - float(path.read_text())
+
+
 def torchrun(folder, how, *, wanted=2, text=PROGRAM, **variables):
-    """Start two processes as a user would; return what was said, and how long it took."""
+    """Start two processes as a user would; return what was said, and how long ago rank 1 was stopped."""
     program = folder / "program.py"
     program.write_text(text)
     pids = folder / "pids"
     pids.mkdir()
-    start = time.monotonic()
+    stopped = folder / "stopped"
     done = subprocess.run(
         [
             sys.executable,
@@ -91,7 +96,7 @@ def torchrun(folder, how, *, wanted=2, text=PROGRAM, **variables):
         text=True,
         timeout=240,
     )
-    took = time.monotonic() - start
+    took = seconds_since(stopped) if stopped.exists() else None
     assert text != PROGRAM or ended(pids)
     return done.returncode, done.stdout + done.stderr, took
 
@@ -116,7 +121,7 @@ def test_under_torchrun_a_killed_rank_is_told_on_the_other(tmp_path):
     line = "rank 0 of 2 has lost its group: another rank has ended; look at what it said; start all processes again"
     assert said.count(line) == 1
     assert "SIGKILL" in said  # what torchrun itself says of rank 1
-    assert took < STATED + STARTING
+    assert took < STATED
 
 
 def test_under_torchrun_an_error_of_one_rank_is_told_on_the_other(tmp_path):
@@ -134,7 +139,7 @@ def test_under_torchrun_a_rank_that_hangs_is_told_and_ended(tmp_path):
         in said
     )
     assert "rank 1 of 2 was told to stop (SIGTERM)" in said
-    assert took < STATED + STARTING
+    assert took < STATED
 
 
 def test_under_torchrun_a_wrong_number_of_processes_is_refused(tmp_path):
@@ -143,29 +148,29 @@ def test_under_torchrun_a_wrong_number_of_processes_is_refused(tmp_path):
     assert "2 processes were started, but the program is for 4;" in said
 
 
-def test_a_rank_that_hangs_is_told_within_the_stated_time():
-    # The start of the interpreters is not part of it.
-    start = time.monotonic()
-    run_processes(support.numbers, 2, 0)
-    starting = time.monotonic() - start
-    start = time.monotonic()
+def test_a_rank_that_hangs_is_told_within_the_stated_time(tmp_path):
+    stopped = tmp_path / "stopped"
     with pytest.raises(ProcessGroupError) as error:
-        run_processes(stop_rank, 2, 1, "hangs")
-    took = time.monotonic() - start
+        run_processes(support.stop_and_note, 2, 1, "hangs", str(stopped))
+    took = seconds_since(stopped)
     assert error.value.ranks == {
         0: "rank 0 of 2 has lost its group: another rank did not answer within 20 s; start all processes again",
         1: "was still running 5 s after another had failed, and was ended",
     }
-    assert took < STATED + 3 * starting
+    assert took < STATED
     assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_of_three_ranks_both_others_are_told(rank):
-    start = time.monotonic()
+def test_of_three_ranks_both_others_are_told_within_the_stated_time(
+    rank, tmp_path
+):
+    stopped = tmp_path / "stopped"
     with pytest.raises(ProcessGroupError) as error:
-        run_processes(stop_rank, 3, rank, "killed")
-    assert time.monotonic() - start < STATED + STARTING
+        run_processes(
+            support.stop_and_note, 3, rank, "killed", str(stopped)
+        )
+    assert seconds_since(stopped) < STATED
     for other, said in error.value.ranks.items():
         if other == rank:
             assert said == "was killed by signal 9 (SIGKILL)"

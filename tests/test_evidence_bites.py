@@ -78,6 +78,7 @@ BREAKS = [
         "xp.mean(on_pattern * asked, axis=-1)",
         "def-pattern-mass",
     ),
+    ("decoding.py", "one.log_probability + gain", "gain", "def-beam"),
     (
         "insights/direction.py",
         "return W_Q @ W_K.mT",

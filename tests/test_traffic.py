@@ -119,6 +119,7 @@ def test_the_bounds_on_what_is_moved_hold():
         assert found.bytes_moved <= 4 * upper
 
 
+@pytest.mark.claim("def-linear-roofline")
 def test_intensity_is_operations_a_byte():
     assert Traffic(300, 150).intensity == 4
     at_once = traffic_at_once(10**6, 10**6, 64, 64, itemsize=2)

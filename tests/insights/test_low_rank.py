@@ -49,6 +49,7 @@ def test_no_other_matrix_of_the_rank_is_nearer():
         assert relative_error(scale * other, A) > best
 
 
+@pytest.mark.claim("def-rank-energy")
 def test_rank_for_energy_by_hand():
     assert rank_for_energy(DIAGONAL, 0.6) == 1
     assert rank_for_energy(DIAGONAL, 16 / 25) == 1
@@ -123,6 +124,7 @@ def test_error_of_a_random_projection_by_hand():
     assert relative_projection_error(A, V, 9) == pytest.approx(0.5)
 
 
+@pytest.mark.claim("def-rank-distance")
 def test_errors_by_hand():
     exact, other = np.array([[3.0, 4.0]]), np.array([[3.0, 3.0]])
     assert relative_error(other, exact) == pytest.approx(0.2)

@@ -78,6 +78,7 @@ def test_blocks_of_a_pattern():
     ]
 
 
+@pytest.mark.claim("def-cost-reach")
 @pytest.mark.parametrize(
     ("mask", "layers"),
     [

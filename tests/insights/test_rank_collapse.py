@@ -56,6 +56,7 @@ def test_nan_shows():
     assert math.isnan(rc.relative_residual(np.full((2, 2), np.nan)))
 
 
+@pytest.mark.claim("def-collapse-residual")
 @each_library
 def test_the_logarithm_of_it_reaches_below_the_precision(make):
     mean, residual = rc.split_rows(X)

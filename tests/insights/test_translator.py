@@ -111,6 +111,7 @@ def test_the_weakened_model_is_right_sometimes():
     assert exact_match(TRAINED, batch) == 1
 
 
+@pytest.mark.claim("def-pattern-mass")
 def test_gold_mass_against_loops():
     batch = tensor_batch([421, 7])
     found = gold_mass(TRAINED, batch)
