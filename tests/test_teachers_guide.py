@@ -274,12 +274,14 @@ def test_chapters_exercises_and_needs_are_those_of_today():
     table = TOOL.kept(TEXT)
     assert list(table) == chapters()
     for chapter in CHAPTERS:
-        found = exercises_of(chapter)
-        each = [
-            sum(one.difficulty == n for one in found) for n in (1, 2, 3)
-        ]
-        assert sum(each) == len(found)
-        assert table[chapter][4] == "+".join(map(str, each))
+        assert int(table[chapter][4]) == len(exercises_of(chapter))
+    every = [one for chapter in CHAPTERS for one in exercises_of(chapter)]
+    one, two, three = (
+        sum(exercise.difficulty == n for exercise in every)
+        for n in (1, 2, 3)
+    )
+    told = f"{one} have difficulty 1, {two} have 2, and {three} have 3"
+    assert TOOL.DIFFICULTIES.findall(TEXT) == [told]
 
 
 def test_numbers_come_from_where_they_are_stated(tmp_path):
@@ -328,18 +330,20 @@ def test_numbers_come_from_where_they_are_stated(tmp_path):
         "% The table, filled by tools/teachers_guide.py\n\n"
         "Read before: {doc}`../notebooks/01_one` and {doc}`../notebooks/02_two`, about 1 minutes.\n"
         "Read before: {doc}`../notebooks/91_end`, about 7 minutes.\n"
+        "Of them 9 have difficulty 1, 10 have 2, and 11 have 3.\n"
     )
     found = TOOL.filled(guide, TOOL.chapters(tmp_path, site))
     assert found == (
         "% The table, filled by tools/teachers_guide.py\n"
         "| no. | chapter | to read | deck | tasks | needs |\n"
         "|---|---|---|---|---|---|\n"
-        "| 1 | {doc}`../notebooks/01_one` | 10 | 45 | 1+0+1 |  |\n"
-        "| 3 | {doc}`../notebooks/02_two` | 1005 | – | 0+0+0 | 1 |\n"
-        "|  | {doc}`../notebooks/91_end` | – | – | 0+0+0 | 1, 3 |\n"
-        "| | **all** | **1,015** | **45** | **1+0+1** | |\n\n"
+        "| 1 | {doc}`../notebooks/01_one` | 10 | 45 | 2 |  |\n"
+        "| 3 | {doc}`../notebooks/02_two` | 1005 | – | 0 | 1 |\n"
+        "|  | {doc}`../notebooks/91_end` | – | – | 0 | 1, 3 |\n"
+        "| | **all** | **1,015** | **45** | **2** | |\n\n"
         "Read before: {doc}`../notebooks/01_one` and {doc}`../notebooks/02_two`, about 1015 minutes.\n"
         "Read before: {doc}`../notebooks/91_end`, about 7 minutes.\n"
+        "Of them 1 have difficulty 1, 0 have 2, and 1 have 3.\n"
     )
     # What has no source stays.
     again = TOOL.filled(found, TOOL.chapters(tmp_path, tmp_path))

@@ -36,6 +36,9 @@ TARGET = "_build/course/guide/guide.html"
 TABLE = re.compile(
     r"(?<=% The table, filled by tools/teachers_guide.py\n)(?:\|.*\n)*"
 )
+DIFFICULTIES = re.compile(
+    r"\d+ have difficulty 1, \d+ have 2, and \d+ have 3"
+)
 BEFORE = re.compile(r"^(Read before: .*?), about (\d+) minutes\.$", re.M)
 LINK = re.compile(r"\{doc\}`\.\./notebooks/(\w+)`")
 
@@ -130,11 +133,6 @@ def kept(text: str) -> dict[str, list[str]]:
     return rows
 
 
-def added(counts: list[int]) -> str:
-    """How many exercises have each difficulty, so narrow that a phone shows it."""
-    return "+".join(map(str, counts))
-
-
 def table(text: str, all_chapters: list[Chapter]) -> str:
     """The chapters with their numbers, and the sums."""
     before = kept(text)
@@ -143,27 +141,23 @@ def table(text: str, all_chapters: list[Chapter]) -> str:
         "| no. | chapter | to read | deck | tasks | needs |",
         "|---|---|---|---|---|---|",
     ]
-    sums, of_each = [0, 0], [0, 0, 0]
+    sums = [0, 0, 0]
     for one in all_chapters:
-        old = before.get(one.name, ["", "", "–", "–"])
-        cells = [one.reading, one.deck]
+        old = before.get(one.name, ["", "", "–", "–", ""])
+        cells = [one.reading, one.deck, sum(one.difficulties)]
         cells = [
             int(was) if new is None and was.isdigit() else new
-            for new, was in zip(cells, old[2:4], strict=True)
+            for new, was in zip(cells, old[2:5], strict=True)
         ]
         sums = [a + (b or 0) for a, b in zip(sums, cells, strict=True)]
         shown = ["–" if cell is None else str(cell) for cell in cells]
-        shown.append(added(one.difficulties))
         needs = {numbers[name] for name in one.needs}
         needed = ", ".join(str(n) for n in sorted(filter(None, needs)))
         lines.append(
             f"| {one.number or ''} | {{doc}}`../notebooks/{one.name}` | {' | '.join(shown)} | {needed} |"
         )
-        of_each = [
-            a + b for a, b in zip(of_each, one.difficulties, strict=True)
-        ]
     total = " | ".join(f"**{n:,}**" for n in sums)
-    lines.append(f"| | **all** | {total} | **{added(of_each)}** | |")
+    lines.append(f"| | **all** | {total} | |")
     return "\n".join(lines) + "\n"
 
 
@@ -183,7 +177,13 @@ def filled(text: str, all_chapters: list[Chapter]) -> str:
             f"{match[1]}, about {sum(reading[n] for n in names)} minutes."
         )
 
-    return BEFORE.sub(summed, table_in(text, all_chapters))
+    one, two, three = (
+        sum(chapter.difficulties[n] for chapter in all_chapters)
+        for n in range(3)
+    )
+    told = f"{one} have difficulty 1, {two} have 2, and {three} have 3"
+    text = DIFFICULTIES.sub(told, table_in(text, all_chapters))
+    return BEFORE.sub(summed, text)
 
 
 def table_in(text: str, all_chapters: list[Chapter]) -> str:
