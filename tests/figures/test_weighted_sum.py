@@ -102,7 +102,8 @@ def test_no_line_goes_through_a_name_where_there_is_room():
     for line in ways:
         path = line.get_transform().transform_path(line.get_path())
         for name in named:
-            box = name.get_window_extent()
+            # Versions of matplotlib differ by half a pixel in how high a formula is.
+            box = name.get_window_extent().padded(-1)
             assert not path.intersects_bbox(box, filled=False), (
                 line.get_gid(),
                 name.get_text(),
