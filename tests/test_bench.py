@@ -115,8 +115,13 @@ def test_long_sequences_run_less_often_but_for_what_is_promised(
 
 def test_memory_is_what_a_call_takes(bench):
     """4 million numbers are 16 MiB; None where the system does not tell."""
-    found = bench.peak_mib(lambda: torch.zeros(4 * 2**20) + 1, "cpu")
-    assert found is None or 31 < found < 40  # a third would be 48
+
+    def made():
+        return torch.zeros(4 * 2**20) + 1
+
+    # What a process does besides may add to a run, and never takes away.
+    runs = [bench.peak_mib(made, "cpu") for _ in range(3)]
+    assert None in runs or 31 < min(runs) < 34
 
 
 def test_growth_is_the_exponent_between_two_lengths(bench):

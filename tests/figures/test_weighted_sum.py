@@ -90,6 +90,8 @@ def test_names_do_not_cover_discs_or_each_other():
         assert box.x1 <= picture.bbox.x1
 
 
+# Versions of matplotlib differ by half a pixel in how high a formula is.
+@pytest.mark.pinned
 def test_no_line_goes_through_a_name_where_there_is_room():
     way = np.array([[0.2, 7.5], [3, 5.1], [6, 5]])
     picture = weighted_sum(VALUES, WEIGHTS, output_label="$y$", trail=way)
@@ -102,8 +104,7 @@ def test_no_line_goes_through_a_name_where_there_is_room():
     for line in ways:
         path = line.get_transform().transform_path(line.get_path())
         for name in named:
-            # Versions of matplotlib differ by half a pixel in how high a formula is.
-            box = name.get_window_extent().padded(-1)
+            box = name.get_window_extent()
             assert not path.intersects_bbox(box, filled=False), (
                 line.get_gid(),
                 name.get_text(),
